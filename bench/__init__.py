@@ -1,0 +1,1 @@
+"""What `uepnet bench` runs."""

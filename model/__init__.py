@@ -1,0 +1,1 @@
+"""The domain: how an image becomes a count."""

@@ -1,0 +1,1 @@
+"""From annotated points to weights, an artifact and an exported model."""

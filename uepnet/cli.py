@@ -1,0 +1,101 @@
+"""The command `uepnet`: parses, runs one subcommand, turns failures into one sentence and an exit code.
+
+Each subcommand is a module in `uepnet.commands` with `configure(parser)` and `run(args) -> exit code`. Only the
+one that is asked for is imported, so help stays instant however heavy a command is.
+
+Exit codes: 0 done, 1 some items failed, 2 wrong usage or input, 130 interrupted.
+"""
+
+import argparse
+import os
+import sys
+from importlib import import_module
+
+from uepnet import __version__
+
+COMMANDS = {
+    "count": "count people in images",
+    "video": "count people in a video, a folder of frames or a live stream",
+    "plot": "draw counts over time",
+    "serve": "run the HTTP service and its web page",
+    "doctor": "show what is installed and what would run",
+    "data": "check a data set",
+    "partition": "compute count intervals and proxies from annotated data",
+    "train": "train a network on annotated data",
+    "evaluate": "measure a model's error on annotated data",
+    "analyse": "the paper's tables and figures, from your data",
+    "export": "turn a training run into a model directory (ONNX)",
+    "bench": "measure speed on this machine",
+}
+
+EXAMPLES = """examples:
+  uepnet count crowd.jpg                      count one picture with the bundled model
+  uepnet count photos/ --csv counts.csv       a whole folder
+  uepnet serve                                the service and its page on http://127.0.0.1:8000
+  uepnet video station.mp4 --fps 1 --plot counts.png
+  uepnet train --dataset csv --root my-camera --out runs/mine
+
+`uepnet COMMAND --help` explains a command, with examples."""
+
+
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The whole parser; with `only`, the other subcommands stay empty shells that cost no import."""
+    parser = argparse.ArgumentParser(
+        prog="uepnet",
+        description="Count people in crowds: images, video, a service, and training on your own cameras.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"uepnet {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        sub = subparsers.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, add_help=True
+        )
+        if only in (None, name):
+            import_module(f"uepnet.commands.{name}").configure(sub)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    from uepnet.model.errors import UepnetError
+
+    arguments = sys.argv[1:] if argv is None else argv
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    args = build_parser(only=command).parse_args(arguments)
+    try:
+        return int(import_module(f"uepnet.commands.{args.command}").run(args))
+    except UepnetError as error:
+        print(f"uepnet: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader (`head`, say) has seen enough; keep the interpreter from complaining while it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("uepnet"):
+            raise
+        print(f"uepnet: {args.command} needs {error.name}: {_extra_for(error.name)}.", file=sys.stderr)
+        return 2
+
+
+def _extra_for(module: str) -> str:
+    extras = {
+        "onnxruntime": "cpu",
+        "torch": "train",
+        "torchvision": "train",
+        "scipy": "train",
+        "safetensors": "train",
+        "onnx": "train",
+        "matplotlib": "video",
+        "av": "video",
+        "fastapi": "serve",
+        "uvicorn": "serve",
+        "prometheus_client": "serve",
+        "pydantic_settings": "serve",
+        "ray": "deploy",
+    }
+    extra = extras.get(module.partition(".")[0])
+    return f"pip install 'uepnet[{extra}]'" if extra else f"install the package that has {module}"

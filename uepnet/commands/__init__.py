@@ -1,0 +1,1 @@
+"""One module a subcommand: `configure(parser)` declares it, `run(args)` does it."""
