@@ -9,7 +9,9 @@ UepnetError
 ├── ModelError            the model directory is missing, broken or does not fit
 │   ├── ArtifactError
 │   └── DeviceError       the device asked for cannot run the model
+├── OutputError           a result cannot be written: disk full, no permission
 └── InferenceError        an admitted image was not counted
+    ├── Unreachable       no server answers at the address
     ├── Overloaded        no room: try again later
     ├── DeadlineExceeded
     └── Cancelled         nobody waits for the answer any more
@@ -52,7 +54,15 @@ class DeviceError(ModelError):
     pass
 
 
+class OutputError(UepnetError):
+    pass
+
+
 class InferenceError(UepnetError):
+    pass
+
+
+class Unreachable(InferenceError):
     pass
 
 
