@@ -1,16 +1,16 @@
 """ONNX Runtime: which file, which device, which shapes; tiles in, maps out.
 
-Before the first image `Runtime` finds out whether the model directory is whole, whether the device really runs
-it (of a missing CUDA library ONNX Runtime only logs, and quietly stays on the CPU), and which precision the
-measured parities allow. One code path serves CPU and CUDA: inputs and outputs are bound to the device's memory;
-the shape policy alone differs.
+Before the first image `Runtime` finds out whether the model directory is whole, whether the device really
+runs it (of a missing CUDA library ONNX Runtime only logs, and quietly stays on the CPU), and which precision
+the measured parities allow. One code path serves CPU and CUDA: inputs and outputs are bound to the device's
+memory; the shape policy alone differs.
 """
 
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import numpy as np
 import onnxruntime
@@ -22,6 +22,7 @@ from uepnet.model.decode import Maps
 from uepnet.model.device import available_cores, cuda_driver, cuda_memory
 from uepnet.model.errors import ArtifactError, DeviceError, InferenceError, ModelError
 from uepnet.model.shapes import ShapePolicy
+from uepnet.model.tiling import Tile
 
 BUNDLED = Path(__file__).parent / "bundled"
 CPU = "CPUExecutionProvider"
@@ -29,8 +30,6 @@ CUDA = "CUDAExecutionProvider"
 # A file whose count differs from torch's by more than this is neither exported nor chosen.
 LIMITS: dict[Precision, float] = {"fp32": 0.001, "fp16": 0.005, "int8": 0.02}
 WORTHWHILE_SPEED = 1.15  # int8 must be this many times as fast as fp32 to be worth its error
-
-Tile = NDArray[np.uint8]  # [height, width, 3]
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +197,7 @@ def choose_precision(artifact: Artifact, asked: str, cuda: bool) -> Precision:
     if asked != "auto":
         if asked not in artifact.files:
             raise ModelError(f"This model has no {asked} file; it has {', '.join(artifact.files)}.")
-        return cast(Precision, asked)
+        return asked
     if cuda and _within_limit(artifact, "fp16"):
         return "fp16"
     if not cuda and _within_limit(artifact, "int8"):

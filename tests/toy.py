@@ -23,7 +23,7 @@ from uepnet.model.artifact import (
 )
 
 WHITE_COUNT = 5.0  # people in a white cell
-CELL = 8
+CELL = 8  # the layout's default
 HEADS = (
     Head(borders=(0.00016, 0.5, 1.5, 3.0), proxies=(0.0, 0.25, 1.0, 2.0, 4.0)),
     Head(borders=(0.00016, 0.25, 1.0, 2.0, 4.0), proxies=(0.0, 0.125, 0.6, 1.5, 3.0, 4.5)),
@@ -37,7 +37,7 @@ def toy_artifact(decoding: Decoding = "argmax", version: str = "1", **fields: An
     given: dict[str, Any] = {
         "name": "toy",
         "version": version,
-        "layout": Layout(encoder="efficientnet-lite0", width=8, classes=classes, cell=CELL),
+        "layout": Layout(encoder="efficientnet-lite0", width=8, classes=classes),
         "normalisation": Normalisation(mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)),
         "heads": heads,
         "t_max": WHITE_COUNT,
