@@ -1,0 +1,207 @@
+"""Named polygons over a count map -> people per zone.
+
+Zones come as JSON:
+
+    {"zones": [{"name": "gate", "units": "fractions", "polygon": [[0.1, 0.2], [0.5, 0.2], [0.3, 0.9]]}]}
+
+`units` is "pixels" (the default) or "fractions" of the frame's width and height; x runs right, y runs down. A
+zone may reach past the frame, and is cut there; zones may overlap. A polygon must not cross or touch itself.
+A cell on a zone's edge counts by the share of its area that the zone covers.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from uepnet.model.decode import cell_extents
+from uepnet.model.errors import ZoneError
+
+MAX_ZONES = 64
+MAX_POINTS = 256
+
+Coordinate = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+Points = NDArray[np.float64]  # [points, 2] as x, y
+
+
+class Zone(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64)]
+    polygon: tuple[tuple[Coordinate, Coordinate], ...]
+    units: Literal["pixels", "fractions"] = "pixels"
+
+    @model_validator(mode="after")
+    def check(self) -> Self:
+        # ZoneError is no ValueError, so it passes through pydantic as it is, to be shown.
+        if len(self.polygon) > MAX_POINTS:
+            raise ZoneError(
+                f'Zone "{self.name}" has {len(self.polygon)} points; at most {MAX_POINTS} are allowed.'
+            )
+        points = _distinct(np.array(self.polygon, dtype=np.float64).reshape(-1, 2))
+        if len(points) < 3:
+            raise ZoneError(f'Zone "{self.name}" needs at least 3 different points.')
+        if _area(points) == 0:
+            raise ZoneError(f'Zone "{self.name}" is empty: its points lie on one line.')
+        if _crosses_itself(points):
+            raise ZoneError(f'Zone "{self.name}" crosses or touches itself: list its corners in order.')
+        return self
+
+    def in_pixels(self, width: int, height: int) -> Points:
+        """The corners [points, 2] in pixels of a frame, not yet cut at its edges."""
+        points = _distinct(np.array(self.polygon, dtype=np.float64))
+        return points * (width, height) if self.units == "fractions" else points
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneCount:
+    name: str
+    count: float
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    zones: tuple[Zone, ...]
+
+
+def load_zones(source: str | Path) -> tuple[Zone, ...]:
+    """Zones from JSON text, or from a file where a Path is given."""
+    try:
+        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+        zones = _File.model_validate_json(text).zones
+    except (OSError, UnicodeDecodeError):
+        raise ZoneError(f"The zones cannot be read from {source}.") from None
+    except ValidationError as error:
+        complaint = error.errors()[0]
+        field = ".".join(str(part) for part in complaint["loc"])
+        raise ZoneError(f"The zones are wrong at {field or 'their start'}: {complaint['msg']}.") from None
+    check_zones(zones)
+    return zones
+
+
+def check_zones(zones: Sequence[Zone]) -> None:
+    """What must hold between zones: not too many, no name twice."""
+    if len(zones) > MAX_ZONES:
+        raise ZoneError(f"There are {len(zones)} zones; at most {MAX_ZONES} are allowed.")
+    for name, times in Counter(zone.name for zone in zones).items():
+        if times > 1:
+            raise ZoneError(f'There are {times} zones with the name "{name}"; each needs its own.')
+
+
+def zone_counts(
+    count_map: NDArray[np.float32], zones: Sequence[Zone], width: int, height: int, cell: int = 8
+) -> tuple[ZoneCount, ...]:
+    """People in each zone of a frame, in the zones' order."""
+    check_zones(zones)
+    return tuple(
+        ZoneCount(zone.name, float((count_map * covered(zone, width, height, cell)).sum())) for zone in zones
+    )
+
+
+def covered(zone: Zone, width: int, height: int, cell: int = 8) -> Points:
+    """The share of each cell's area that a zone covers, [rows, columns] in 0 ... 1.
+
+    A cell cut by the image's right or bottom edge is as large as its part inside the image.
+    """
+    corners = _clip(zone.in_pixels(width, height), width, height)
+    area = abs(_area(corners))
+    if area <= 0:
+        raise ZoneError(f'Zone "{zone.name}" lies outside the frame of {width} x {height} pixels.')
+    rows, columns = cell_extents(height, cell), cell_extents(width, cell)
+    areas = np.abs(_cell_areas(corners / cell, len(rows), len(columns)))
+    shares: Points = np.minimum(areas / (np.outer(rows, columns) / cell**2), 1.0)
+    return shares
+
+
+def _cell_areas(corners: Points, rows: int, columns: int) -> Points:
+    """The signed area of a polygon, corners in cell units, inside each cell: [rows, columns].
+
+    As font rasterisers do it: every edge is split where it passes from one cell to the next. A piece that
+    falls by dy adds dy to the area of each cell to its right, and to its own cell the part of dy to its
+    right. So each piece is noted in two cells, and a running sum along the row gives the area.
+    """
+    noted = np.zeros((rows, columns + 2))
+    for (x0, y0), (x1, y1) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        if y0 == y1:
+            continue
+        at = np.unique(np.concatenate(([0.0, 1.0], _crossings(x0, x1), _crossings(y0, y1))))
+        x, y = x0 + at * (x1 - x0), y0 + at * (y1 - y0)
+        middle_x, middle_y, dy = (x[1:] + x[:-1]) / 2, (y[1:] + y[:-1]) / 2, np.diff(y)
+        row = np.clip(np.floor(middle_y).astype(np.int64), 0, rows - 1)
+        column = np.clip(np.floor(middle_x).astype(np.int64), 0, columns)
+        left = middle_x - column
+        np.add.at(noted, (row, column), dy * (1 - left))
+        np.add.at(noted, (row, column + 1), dy * left)
+    return noted.cumsum(axis=1)[:, :columns]
+
+
+def _crossings(start: float, end: float) -> Points:
+    """Where, as a share of the way from start to end, whole numbers are passed."""
+    low, high = min(start, end), max(start, end)
+    marks = np.arange(np.floor(low) + 1, np.ceil(high))
+    return (marks - start) / (end - start) if len(marks) else marks
+
+
+def _clip(corners: Points, width: int, height: int) -> Points:
+    """Cut a polygon at the frame's four edges, one after the other (Sutherland and Hodgman)."""
+    for axis, limit, sign in ((0, 0, 1), (0, width, -1), (1, 0, 1), (1, height, -1)):
+        depth = sign * (corners[:, axis] - limit)  # inside where it is >= 0
+        kept: list[Points] = []
+        for index in range(len(corners)):
+            here, before = depth[index], depth[index - 1]
+            if (here >= 0) != (before >= 0):
+                crossing = corners[index - 1] + (corners[index] - corners[index - 1]) * before / (
+                    before - here
+                )
+                crossing[axis] = limit
+                kept.append(crossing)
+            if here >= 0:
+                kept.append(corners[index])
+        corners = np.array(kept).reshape(-1, 2)
+    return corners
+
+
+def _distinct(points: Points) -> Points:
+    """Without points that repeat the one before them (a closed ring's last point repeats the first)."""
+    kept: Points = points[(points != np.roll(points, 1, axis=0)).any(axis=1)]
+    return kept
+
+
+def _area(points: Points) -> float:
+    """Signed area: positive where the corners run clockwise on the screen."""
+    x, y = (points - points[:1]).T  # near the origin, so that the products do not cancel
+    return float((x * np.roll(y, -1) - np.roll(x, -1) * y).sum() / 2)
+
+
+def _crosses_itself(points: Points) -> bool:
+    """Whether any two edges meet, other than neighbours in their common corner."""
+    start, end = points, np.roll(points, -1, axis=0)
+    number = len(points)
+
+    def side(a: Points, b: Points, c: Points) -> Points:
+        """On which side of the line a-b the point c lies: the sign, 0 on the line. Broadcasts."""
+        ab, ac = b - a, c - a
+        return np.sign(ab[..., 0] * ac[..., 1] - ab[..., 1] * ac[..., 0])
+
+    def within(a: Points, b: Points, c: Points) -> NDArray[np.bool_]:
+        """Whether c, known to be on the line a-b, lies between them."""
+        between = (np.minimum(a, b) <= c) & (c <= np.maximum(a, b))
+        return between[..., 0] & between[..., 1]
+
+    # Every edge a-b (down) against every edge c-d (across): [edges, edges].
+    a, b, c, d = start[:, None], end[:, None], start[None], end[None]
+    c_side, d_side, a_side, b_side = side(a, b, c), side(a, b, d), side(c, d, a), side(c, d, b)
+    meet = (c_side * d_side < 0) & (a_side * b_side < 0)
+    touch = (c_side == 0) & within(a, b, c) | (d_side == 0) & within(a, b, d)
+    index = np.arange(number)
+    gap = (index[None] - index[:, None]) % number
+    apart = (gap > 1) & (gap < number - 1)
+    # Neighbours share b = c, and meet again only where the second folds back onto the first.
+    folded = (gap == 1) & (d_side == 0) & (((a - b) * (d - c)).sum(axis=-1) > 0)
+    return bool(((meet | touch) & apart | folded).any())
