@@ -1,0 +1,159 @@
+"""Live sources: a camera or a stream, of which the newest frame is always the one to count.
+
+A thread reads as fast as frames come and leaves the newest in a mailbox; who counts takes it from there when
+free. Frames that were overwritten are told with the next one. A lost stream leaves one gap and is opened
+again, first after a second, then ever less often.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import partial
+from threading import Condition, Event, Thread
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+from uepnet.model.errors import InputError
+from uepnet.service.frames import Choice, Frame, Gap, reason, upright
+
+if TYPE_CHECKING:
+    import av
+    from av.container import InputContainer
+
+OPEN_SECONDS = 15.0  # until a camera has answered
+SILENCE_SECONDS = 10.0  # without a frame a stream counts as lost
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 30.0
+
+
+class Mailbox:
+    """Holds the newest frame. Gaps, and the failure that ends all, are never overwritten."""
+
+    def __init__(self) -> None:
+        self._items: deque[Frame | Gap] = deque()
+        self._failure: InputError | None = None
+        self._changed = Condition()
+
+    def put(self, item: Frame | Gap) -> None:
+        with self._changed:
+            newest = self._items[-1] if self._items else None
+            if isinstance(item, Frame) and isinstance(newest, Frame):
+                self._items[-1] = replace(item, dropped=newest.dropped + 1)
+            else:
+                self._items.append(item)
+            self._changed.notify()
+
+    def fail(self, error: InputError) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify()
+
+    def take(self, seconds: float) -> Frame | Gap | None:
+        """The oldest thing not yet taken; None where nothing came within the time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._items or self._failure, seconds)
+            if self._items:
+                return self._items.popleft()
+            if self._failure:
+                raise self._failure
+            return None
+
+
+@dataclass
+class Live:
+    """A camera (`/dev/video0`, format v4l2) or the address of a stream. Times are this machine's clock."""
+
+    address: str
+    choice: Choice
+    format: str | None = None
+    first_number: int = 0  # a resumed recording goes on counting frames here
+    first_retry_seconds: float = FIRST_RETRY_SECONDS
+    live: bool = field(default=True, init=False)
+    expected: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._mailbox = Mailbox()
+        self._stop = Event()
+        self._number = self.first_number
+        self._began = time.monotonic()
+
+    def frames(self) -> Iterator[Frame | Gap]:
+        """Newest frames and gaps, until the chosen end or close(); raises where the first opening fails."""
+        self._began = time.monotonic()
+        Thread(target=self._read, name="stream-reader", daemon=True).start()
+        while not self._stop.is_set() and not self.choice.over(self._seconds()):
+            item = self._mailbox.take(0.2)
+            if item is not None:
+                yield item
+
+    def close(self) -> None:
+        self._stop.set()
+
+    def _seconds(self) -> Fraction:
+        """Since the recording began."""
+        return Fraction(time.monotonic() - self._began)
+
+    def _read(self) -> None:
+        """Open, read until it breaks, leave a gap, wait, and again."""
+        from av.error import FFmpegError
+
+        connected, lost, wait_seconds = False, False, self.first_retry_seconds
+        while not self._stop.is_set():
+            try:
+                with self._open() as container:
+                    for frame in self._decoded(container):
+                        connected, lost, wait_seconds = True, False, self.first_retry_seconds
+                        self._mailbox.put(frame)
+                        if self._stop.is_set():
+                            return
+                text = "it ended"
+            except (FFmpegError, OSError) as error:
+                text = reason(error)
+            if not connected:
+                return self._mailbox.fail(InputError(f"{shown(self.address)} cannot be opened ({text})."))
+            if not lost and not self._stop.is_set():
+                now = datetime.now(UTC)
+                self._mailbox.put(Gap(self._number, timestamp(now), f"the stream was lost: {text}", now))
+                lost = True
+            self._stop.wait(wait_seconds)
+            wait_seconds = min(2 * wait_seconds, LAST_RETRY_SECONDS)
+
+    def _open(self) -> "InputContainer":
+        import av
+
+        # TCP: over UDP lost packets turn into damaged pictures, and those into wrong counts.
+        options = {"rtsp_transport": "tcp"} if self.address.startswith("rtsp") else {}
+        timeouts = (OPEN_SECONDS, SILENCE_SECONDS)
+        return av.open(self.address, format=self.format, options=options, timeout=timeouts)
+
+    def _decoded(self, container: "InputContainer") -> Iterator[Frame]:
+        """The chosen frames; damaged ones, usual after joining a stream in the middle, are passed over."""
+        from av.error import InvalidDataError
+
+        stream = container.streams.best("video")
+        if stream is None:
+            raise InvalidDataError(0, "it holds no video")
+        for packet in container.demux(stream):
+            try:
+                frames = cast("list[av.VideoFrame]", packet.decode())
+            except InvalidDataError:
+                continue
+            for decoded in frames:
+                number, self._number = self._number, self._number + 1
+                if decoded.is_corrupt or not self.choice.wants(number, self._seconds()):
+                    continue
+                now = datetime.now(UTC)
+                yield Frame(number, timestamp(now), partial(upright, decoded), now)
+
+
+def timestamp(time: datetime) -> Fraction:
+    """Seconds since 1970, to the millisecond."""
+    return Fraction(round(time.timestamp() * 1000), 1000)
+
+
+def shown(address: str) -> str:
+    """An address fit to be shown: without user and password."""
+    parts = urlsplit(address)
+    return address if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.split("@")[-1]).geturl()
