@@ -29,7 +29,7 @@
 | uepnet_device_memory_used_bytes, uepnet_device_memory_total_bytes | | where the device says |
 
 Beside them the process_* and python_* metrics of prometheus-client. Cardinality is bounded: routes are
-templates, cameras and zones are bounded by max_cameras and max_zones.
+templates, cameras are bounded by max_cameras, the zones of each by the domain (64).
 """
 
 import math

@@ -51,7 +51,6 @@ class Settings(BaseSettings):
     )
     max_pixels: int = Field(50_000_000, ge=1024, le=1_000_000_000, description="largest image; past it 413")
     max_batch_images: int = Field(32, ge=1, le=1024, description="images in one request to /v1/count/batch")
-    max_zones: int = Field(32, ge=0, le=1024, description="zones in one request")
     max_connections: int = Field(1024, ge=1, le=65536, description="open connections; past it closed at once")
 
     deadline_seconds: Seconds = Field(30.0, description="time to answer an admitted request; past it 504")
