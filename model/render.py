@@ -1,0 +1,163 @@
+"""Count map -> pictures: a heat map, and an overlay on the image with a caption, a legend and the zones.
+
+Colours run from dark blue over red to yellow and brighten in even steps, so that they can be told apart by
+the colour-blind and in grey. They follow the root of a cell's count: a lone person stays visible beside a
+crowd.
+"""
+
+import io
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from uepnet.model.count import Count
+from uepnet.model.zones import Zone
+
+Rgb = NDArray[np.uint8]  # [height, width, 3]
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+_ANCHORS = np.array(
+    [
+        (13, 22, 89),
+        (76, 30, 141),
+        (143, 43, 148),
+        (200, 73, 120),
+        (237, 117, 80),
+        (251, 172, 56),
+        (252, 231, 84),
+    ]
+)
+_PLACES = np.linspace(0, 1, len(_ANCHORS))
+_COLOURS = np.stack(
+    [np.interp(np.linspace(0, 1, 256), _PLACES, channel) for channel in _ANCHORS.T], axis=1
+).astype(np.uint8)  # [256, 3], from nobody to the top of the scale
+_FAINT, _STRONG = 110, 215  # how far the heat map hides the image: with hardly anyone, at the top (of 255)
+_SOMEONE = (
+    0.004  # people per cell; below it the heat map fades out, as networks see traces of people anywhere
+)
+_INK, _QUIET_INK, _PAPER = (240, 240, 240), (178, 178, 184), (24, 24, 28)
+
+
+def heat_map(
+    count_map: NDArray[np.float32], width: int, height: int, cell: int = 8, top: float | None = None
+) -> Rgb:
+    """People per cell as colours, [height, width, 3]; `top` people are brightest (default: `scale_top`)."""
+    colours = _COLOURS[_levels(count_map, top or scale_top(count_map))]
+    return np.asarray(_spread(colours, width, height, cell))
+
+
+def overlay(image: Rgb, count: Count, zones: Sequence[Zone] = (), top: float | None = None) -> Rgb:
+    """The image under its heat map, zones with their counts, and a strip below with the count and a legend.
+
+    Cells with nobody stay as they are. The picture is as wide as the image (a very small one is widened) and
+    higher by the strip. A video passes a fixed `top`, so that a colour means the same in all its frames.
+    """
+    top = top or scale_top(count.count_map)
+    text_size = min(96, max(13, count.width // 58))
+    strip = _strip(count, top, text_size)
+    canvas = Image.new("RGB", (max(count.width, strip.width), count.height + strip.height), _PAPER)
+    canvas.paste(Image.fromarray(image))
+    colours = heat_map(count.count_map, count.width, count.height, count.cell, top)
+    veil = _spread(_veil(count.count_map, top), count.width, count.height, count.cell)
+    canvas.paste(Image.fromarray(colours), mask=veil)
+    _draw_zones(ImageDraw.Draw(canvas), zones, count, text_size)
+    canvas.paste(strip, (0, count.height))
+    return np.asarray(canvas)
+
+
+def encode_png(array: Rgb) -> bytes:
+    """PNG bytes of an RGB array; packed lightly, as photographs gain little from more."""
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
+def scale_top(count_map: NDArray[np.float32]) -> float:
+    """A round number of people per cell at or above the map's largest: the top of its colour scale."""
+    largest = max(float(count_map.max(initial=0)), 0.01)
+    unit = 10.0 ** math.floor(math.log10(largest))
+    steps = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
+    return next(step * unit for step in steps if step * unit >= largest * (1 - 1e-6))
+
+
+def _levels(count_map: NDArray[np.float32], top: float) -> NDArray[np.uint8]:
+    """Each cell's place in the colour table, 0 ... 255."""
+    share = np.sqrt(np.clip(count_map / top, 0, 1))
+    levels: NDArray[np.uint8] = np.rint(share * 255).astype(np.uint8)
+    return levels
+
+
+def _veil(count_map: NDArray[np.float32], top: float) -> NDArray[np.uint8]:
+    """How far each cell's colour hides the image, 0 ... 255: not at all where nobody is."""
+    hides = _FAINT + (_STRONG - _FAINT) * (_levels(count_map, top) / 255)
+    veil: NDArray[np.uint8] = (hides * np.clip(count_map / _SOMEONE, 0, 1)).astype(np.uint8)
+    return veil
+
+
+def _spread(cells: NDArray[np.uint8], width: int, height: int, cell: int) -> Image.Image:
+    """One value a cell -> one a pixel; cells cut by the image's edge are cut here too."""
+    rows, columns = cells.shape[:2]
+    spread = Image.fromarray(cells).resize((columns * cell, rows * cell), Image.Resampling.NEAREST)
+    return spread.crop((0, 0, width, height))
+
+
+def _strip(count: Count, top: float, text_size: int) -> Image.Image:
+    """The caption on the left, the legend on the right; at least as wide as the image, of even height."""
+    font, large = ImageFont.load_default(text_size), ImageFont.load_default(text_size * 3 // 2)
+    margin = text_size // 2 + 2
+    caption, detail = f"{_people(count.count)} people", ""
+    if count.range is not None:
+        low, high, level = _people(count.range.low), _people(count.range.high), count.range.level
+        detail = f"range {low} to {high} ({level:.0%})"
+    legend = _legend(count.cell, top, font, text_size)
+    caption_width = math.ceil(max(large.getlength(caption), font.getlength(detail)))
+    width = max(count.width, margin + caption_width + 2 * margin + legend.width + margin)
+    strip = Image.new("RGB", (width, legend.height + 2 * margin + legend.height % 2), _PAPER)
+    draw = ImageDraw.Draw(strip)
+    draw.text((margin, margin), caption, _INK, large)
+    draw.text((margin, strip.height - margin), detail, _QUIET_INK, font, anchor="ld")
+    strip.paste(legend, (width - margin - legend.width, margin))
+    return strip
+
+
+def _legend(cell: int, top: float, font: Font, text_size: int) -> Image.Image:
+    """A title, the colours from nobody to `top`, and what three of them mean."""
+    title = f"people per cell of {cell} x {cell} pixels"
+    width, line = math.ceil(font.getlength(title)), text_size * 4 // 3
+    legend = Image.new("RGB", (width, 3 * line), _PAPER)
+    draw = ImageDraw.Draw(legend)
+    draw.text((0, line // 2), title, _QUIET_INK, font, anchor="lm")
+    legend.paste(
+        Image.fromarray(_COLOURS[None]).resize((width, text_size)), (0, line + (line - text_size) // 2)
+    )
+    for share, anchor in ((0.0, "lm"), (0.5, "mm"), (1.0, "rm")):
+        # Colours follow the root: halfway along stands a quarter of the top.
+        draw.text((share * width, 2 * line + line // 2), f"{top * share**2:.3g}", _INK, font, anchor=anchor)
+    return legend
+
+
+def _draw_zones(draw: ImageDraw.ImageDraw, zones: Sequence[Zone], count: Count, text_size: int) -> None:
+    """Outlines white on black, to stand out anywhere; then the labels, so that no line crosses one."""
+    font = ImageFont.load_default(text_size)
+    people = {zone.name: zone.count for zone in count.zones}
+    outlines = [zone.in_pixels(count.width, count.height) for zone in zones]
+    thickness = max(2, text_size // 5)
+    for outline in outlines:
+        ring = [(float(x), float(y)) for x, y in (*outline, outline[0], outline[1])]
+        draw.line(ring, fill=_PAPER, width=thickness + 2, joint="curve")
+        draw.line(ring, fill=_INK, width=thickness, joint="curve")
+    for zone, outline in zip(zones, outlines, strict=True):
+        label = f"{zone.name}: {_people(people[zone.name])}" if zone.name in people else zone.name
+        half_width, half_height = font.getlength(label) / 2 + text_size / 3, text_size * 0.75
+        x, y = outline.mean(axis=0)
+        x = max(half_width, min(float(x), count.width - half_width))
+        y = max(half_height, min(float(y), count.height - half_height))
+        draw.rectangle((x - half_width, y - half_height, x + half_width, y + half_height), fill=_PAPER)
+        draw.text((x, y), label, _INK, font, anchor="mm")
+
+
+def _people(count: float) -> str:
+    return f"{count:,.0f}" if count >= 10 else f"{count:.1f}"
