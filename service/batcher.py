@@ -103,7 +103,7 @@ class Batcher:
         return answers
 
     def _probe(self, shape: tuple[int, int]) -> None:
-        """After failures in a row: a device that cannot run even a blank tile is lost, and this thread ends."""
+        """After failures in a row: a device that cannot run even a blank tile is lost; this thread ends."""
         self._failures += 1
         if self._failures >= PROBE_AFTER:
             self._answers([np.zeros((*shape, 3), np.uint8)])

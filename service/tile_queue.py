@@ -1,11 +1,11 @@
 """Whose tile is next: a fair, bounded queue between requests and the device.
 
-A request opens a `Job`; the job's `run_tiles` is what `count_image` runs its tiles through. Batches are formed
-by going round the jobs and taking one tile of each, so a request of one tile never waits behind all tiles of a
-large one. Only tiles of one padded shape share a batch, within a budget of tiles and pixels.
+A request opens a `Job`; the job's `run_tiles` is what `count_image` runs its tiles through. A batch is formed
+by going round the jobs and taking one tile of each, so a request of one tile never waits behind all tiles of
+a large one. Only tiles of one padded shape share a batch, within a budget of tiles and pixels.
 
 The queue is bounded by construction: admission bounds the jobs, and a job has at most `ahead` tiles cut and
-waiting. Work whose deadline has passed or whose client has gone is dropped when a batch is formed, if not before.
+waiting. Work whose deadline has passed or whose client has gone is dropped before it costs inference.
 """
 
 import threading
