@@ -19,7 +19,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as status
 
 from uepnet.model.artifact import Artifact, Precision
 from uepnet.model.decode import Maps
-from uepnet.model.device import available_cores, cuda_driver, cuda_memory
+from uepnet.model.device import available_cores, cuda_driver, cuda_memory, multiplies_bytes
 from uepnet.model.errors import ArtifactError, DeviceError, InferenceError, ModelError
 from uepnet.model.shapes import ShapePolicy
 from uepnet.model.tiling import Tile
@@ -102,9 +102,7 @@ class Runtime:
     def run(self, tiles: NDArray[np.uint8] | Sequence[Tile]) -> list[Maps]:
         """The maps of each tile: [n, h, w, 3], or tiles of several shapes that have one padded shape."""
         most = self.batch_sizes[-1]
-        return [
-            maps for start in range(0, len(tiles), most) for maps in self._run(tiles[start : start + most])
-        ]
+        return [maps for start in range(0, len(tiles), most) for maps in self._run(tiles[start : start + most])]
 
     def run_tiles(self, tiles: Iterator[Tile]) -> Iterator[Maps]:
         """Lazy in, in order out: holds one batch at a time."""
@@ -202,7 +200,7 @@ def choose_precision(artifact: Artifact, asked: str, cuda: bool) -> Precision:
         return "fp16"
     if not cuda and _within_limit(artifact, "int8"):
         parity = artifact.files["int8"].parity
-        if parity is not None and parity.speed > WORTHWHILE_SPEED:
+        if parity is not None and parity.speed > WORTHWHILE_SPEED and multiplies_bytes():
             return "int8"
     order: tuple[Precision, ...] = ("fp32", "fp16", "int8")
     return next(precision for precision in order if precision in artifact.files)
@@ -214,9 +212,7 @@ def _within_limit(artifact: Artifact, precision: Precision) -> bool:
     return file is not None and file.parity is not None and file.parity.count_difference <= LIMITS[precision]
 
 
-def open_session(
-    model_dir: Path, artifact: Artifact, precision: Precision, providers: list[Any], threads: int
-) -> Any:
+def open_session(model_dir: Path, artifact: Artifact, precision: Precision, providers: list[Any], threads: int) -> Any:
     """A session on the file of this precision, after its bytes, metadata and signature were checked."""
     entry = artifact.files[precision]
     path = model_dir / entry.file
@@ -248,9 +244,7 @@ def _check_signature(session: Any, artifact: Artifact, path: Path) -> None:
     expected = {"tiles": "tensor(uint8)"}
     expected |= {f"classes_{head}": "tensor(uint8)" for head in range(len(artifact.heads))}
     if artifact.decoding != "argmax":
-        expected["counts"] = "tensor(float)"
-    if artifact.decoding == "expectation":
-        expected["variance"] = "tensor(float)"
+        expected |= {"counts": "tensor(float)", "variance": "tensor(float)"}
     found = {value.name: value.type for value in (*session.get_inputs(), *session.get_outputs())}
     if found != expected:
         raise ModelError(f"{path} must have the inputs and outputs {expected}, not {found}.")

@@ -96,10 +96,8 @@ def toy_graph(artifact: Artifact) -> onnx.ModelProto:
         ]
         outputs.append((f"classes_{index}", TensorProto.UINT8))
     if artifact.decoding != "argmax":
-        outputs.append(("counts", TensorProto.FLOAT))
-    if artifact.decoding == "expectation":
         nodes.append(helper.make_node("Mul", ["counts", "tenth"], ["variance"]))
-        outputs.append(("variance", TensorProto.FLOAT))
+        outputs += [("counts", TensorProto.FLOAT), ("variance", TensorProto.FLOAT)]
     graph = helper.make_graph(
         nodes,
         "toy",
