@@ -83,8 +83,8 @@ class Head(Record):
 
 
 class Tiling(Record):
-    tile: int = Field(1024, ge=64, le=8192, multiple_of=32, description="the largest window's side in pixels")
-    halo: int = Field(64, ge=0, le=1024, multiple_of=8, description="context around owned cells, in pixels")
+    tile: int = Field(default=1024, ge=64, le=8192, multiple_of=32, description="the largest window's side in pixels")
+    halo: int = Field(default=64, ge=0, le=1024, multiple_of=8, description="context around owned cells, in pixels")
 
     @model_validator(mode="after")
     def check(self) -> Self:
@@ -96,7 +96,7 @@ class Tiling(Record):
 class Expectation(Record):
     """How the graph turns probabilities into `counts`: sum of p * proxy, after these two corrections."""
 
-    temperature: Finite = Field(1.0, gt=0, description="logits are divided by it")
+    temperature: Finite = Field(default=1.0, gt=0, description="logits are divided by it")
     floor: Finite = Field(
         0.0, ge=0, le=1, description="a cell counts nothing where the background's probability exceeds 1 - floor"
     )
@@ -151,11 +151,11 @@ class Artifact(Record):
     tiling: Tiling = Tiling(tile=1024, halo=64)
     decoding: Decoding = "argmax"
     expectation: Expectation = Expectation(temperature=1.0, floor=0.0)
-    scale: Finite = Field(1.0, gt=0, le=4, description="images are resized by it before counting")
-    mirror: bool = Field(False, description="average with the mirrored image")
+    scale: Finite = Field(default=1.0, gt=0, le=4, description="images are resized by it before counting")
+    mirror: bool = Field(default=False, description="average with the mirrored image")
     calibration: Calibration | None = None
     files: dict[Precision, ModelFile] = {}
-    training: dict[str, Any] = Field({}, description="the data and settings it came from")
+    training: dict[str, Any] = Field(default={}, description="the data and settings it came from")
     metrics: dict[str, Finite] = {}
 
     @property

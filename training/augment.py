@@ -1,0 +1,89 @@
+"""Scale, crop and mirror, on the image and its points together: counts are recomputed, never interpolated."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from uepnet.training.dataset import Points
+from uepnet.training.targets import Kernel, local_counts
+
+
+@dataclass(frozen=True, slots=True)
+class Augment:
+    """A crop of `size` pixels square, or (size 0) of a quarter of the image's area with its aspect, at most `most`."""
+
+    size: int = 256
+    most: int = 1024
+    scale: tuple[float, float] = (0.3, 1.3)
+    mirror: bool = True
+    jitter: float = 0.0  # how far brightness and contrast wander, and how often colour is taken away
+
+
+def crop(
+    image: NDArray[np.uint8],
+    points: Points,
+    kernel: Kernel,
+    augment: Augment,
+    rng: np.random.Generator,
+    cell: int,
+    padding: tuple[int, int, int],
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """One training tile [height, width, 3] and its local counts [height/cell, width/cell].
+
+    The image is thought scaled; only the pixels of the crop are resampled. A crop that reaches over the scaled
+    image's edge is filled with the padding colour and holds nobody there.
+    """
+    full_height, full_width = image.shape[:2]
+    factor = float(rng.uniform(*augment.scale))
+    width, height = full_width * factor, full_height * factor
+    crop_width, crop_height = _crop_size(augment, width, height)
+    x, y = (int(rng.integers(0, max(0, round(side)) + 1)) for side in (width - crop_width, height - crop_height))
+    mirrored = augment.mirror and rng.random() < 0.5
+    tile = _resample(image, factor, (x, y, crop_width, crop_height), padding)
+    scaled = points * factor
+    sigmas = kernel.sigmas(scaled, width, height)
+    counts = local_counts(scaled, sigmas, (width, height), cell, (x, y, crop_width, crop_height))
+    if mirrored:
+        # Crops are whole cells, so mirroring the counts of a crop is mirroring its points.
+        tile, counts = tile[:, ::-1], counts[:, ::-1]
+    if augment.jitter:
+        tile = _jittered(tile, augment.jitter, rng)
+    return np.ascontiguousarray(tile), np.ascontiguousarray(counts)
+
+
+def _jittered(tile: NDArray[np.uint8], strength: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Another light and another camera: gamma, contrast and brightness by one table; now and then grey."""
+    gamma, contrast = np.exp(rng.uniform(-strength, strength, 2))
+    level = (np.arange(256) / 255) ** gamma
+    table = np.clip(255 * (contrast * (level - 0.5) + 0.5 + rng.uniform(-strength, strength) / 2), 0, 255)
+    tile = table.astype(np.uint8)[tile]
+    if rng.random() < strength / 2:
+        tile = tile.mean(axis=2, keepdims=True).astype(np.uint8).repeat(3, axis=2)
+    return tile
+
+
+def _crop_size(augment: Augment, width: float, height: float) -> tuple[int, int]:
+    if augment.size:
+        return augment.size, augment.size
+    halves = (min(augment.most, side / 2) for side in (width, height))
+    crop_width, crop_height = (max(32, 32 * round(side / 32)) for side in halves)
+    return crop_width, crop_height
+
+
+def _resample(
+    image: NDArray[np.uint8], factor: float, crop: tuple[int, int, int, int], padding: tuple[int, int, int]
+) -> NDArray[np.uint8]:
+    x, y, width, height = crop
+    full_height, full_width = image.shape[:2]
+    # The part of the crop that lies in the scaled image, in whole pixels of the crop.
+    inner_width = min(width, int(full_width * factor) - x)
+    inner_height = min(height, int(full_height * factor) - y)
+    tile = np.empty((height, width, 3), np.uint8)
+    tile[:] = padding
+    if inner_width > 0 and inner_height > 0:
+        box = (x / factor, y / factor, (x + inner_width) / factor, (y + inner_height) / factor)
+        filtered = Image.fromarray(image).resize((inner_width, inner_height), Image.Resampling.BILINEAR, box=box)
+        tile[:inner_height, :inner_width] = np.asarray(filtered)
+    return tile

@@ -1,0 +1,122 @@
+"""Everything a training run depends on, with defaults that work; the presets are the paper's recipe and a fast one."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from uepnet.model.artifact import Normalisation
+from uepnet.model.errors import DataError
+from uepnet.training.partition import Heads, Method, Proxies
+from uepnet.training.targets import Kernel
+
+IMAGENET = Normalisation(mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375))
+NORMALISATION = {
+    "vgg16": IMAGENET,
+    "efficientnet-lite0": Normalisation(mean=(127, 127, 127), std=(128, 128, 128)),
+}
+WIDTH = {"vgg16": 512, "efficientnet-lite0": 128}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything a run depends on; written to config.json, and the same file on resuming."""
+
+    data: tuple[tuple[str, str], ...]  # (data set, root), ...
+    empty: str = ""  # a folder of pictures with nobody in them; every other one is held back
+    empty_share: float = 0.0
+    kernel: str = ""  # "", "fixed:SIGMA", "adaptive" or "adaptive:SMALLEST:LARGEST"; "" is each data set's own
+    # network
+    encoder: str = "efficientnet-lite0"
+    width: int = 0  # 0 is the encoder's usual
+    init: str = ""  # ImageNet weights of the encoder, or a run or weights file of ours to fine-tune; "" downloads
+    freeze: int = 0  # early encoder stages kept as they are (stem included)
+    # intervals
+    intervals: int = 25
+    partition: Method = "uep"
+    proxies: Proxies = "mean"
+    heads: Heads = "interleaved"
+    knee: float = 0.5
+    cell: int = 8
+    target: str = "classes"  # or "regression": the MSE baseline
+    # tiles
+    crop: int = 256  # 0 is the paper's: a quarter of the image's area
+    scale: tuple[float, float] = (0.5, 1.5)
+    mirror: bool = True
+    jitter: float = 0.3
+    # optimisation
+    optimiser: str = "adamw"
+    lr: float = 1e-3
+    weight_decay: float = 1e-2
+    schedule: str = "cosine"  # or "plateau": divided by 10 when the training loss stagnates
+    warm_up: int = 200
+    steps: int = 4000
+    batch: int = 8
+    count_loss: float = 0.1  # weight of the error of expected counts, summed over blocks
+    clip: float = 5.0
+    keep: str = "last"  # or "best": the weights with the lowest validation error
+    seed: int = 0
+    # machine
+    device: str = "cpu"
+    workers: int = 0
+    threads: int = 0
+    compile: bool = False  # about 1.4 times as fast on a CPU after a minute or two of compiling
+    validate_every: int = 1000
+    validate_images: int = 0  # 0 is all of them
+    checkpoint_seconds: float = 240.0
+
+    @property
+    def kernel_override(self) -> Kernel | None:
+        """One kernel for all samples, or None for each data set's own."""
+        return parse_kernel(self.kernel)
+
+    @classmethod
+    def read(cls, run: Path) -> "Config":
+        values = json.loads((run / "config.json").read_text())
+        values["data"] = tuple((name, root) for name, root in values["data"])
+        values["scale"] = tuple(values["scale"])
+        return cls(**{key: value for key, value in values.items() if key in {f.name for f in fields(cls)}})
+
+    def write(self, run: Path) -> None:
+        (run / "config.json").write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "fast": {},
+    "paper": {
+        "encoder": "vgg16",
+        "crop": 0,
+        "scale": (0.3, 1.3),
+        "jitter": 0.0,
+        "optimiser": "sgd",
+        "weight_decay": 5e-4,
+        "schedule": "plateau",
+        "warm_up": 0,
+        "steps": 200_000,
+        "batch": 1,
+        "count_loss": 0.0,
+        "keep": "best",
+    },
+}
+
+
+def parse_kernel(text: str) -> Kernel | None:
+    kind, *numbers = text.split(":")
+    try:
+        values = [float(number) for number in numbers]
+        if kind == "" and not values:
+            return None
+        if kind == "fixed" and len(values) == 1 and values[0] > 0:
+            return Kernel(fixed=values[0])
+        if kind == "adaptive" and not values:
+            return Kernel()
+        if kind == "adaptive" and len(values) == 2 and 0 < values[0] <= values[1]:
+            return Kernel(smallest=values[0], largest=values[1])
+    except ValueError:
+        pass
+    raise DataError(f"A kernel is fixed:SIGMA, adaptive or adaptive:SMALLEST:LARGEST, not {text!r}.")
+
+
+def threads_available() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,127 @@
+"""Drawn scenes with nobody in them: flat colours, gradients, noise, text, foliage, stripes, empty streets.
+
+Photographs without people teach what real emptiness looks like; these teach the odd inputs that a service meets
+(a covered lens, static, a test card) and that networks love to count people in.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFilter
+
+Picture = NDArray[np.uint8]  # [height, width, 3]
+Rng = np.random.Generator
+
+
+def drawn(rng: Rng, width: int, height: int) -> Picture:
+    """One scene of a random kind."""
+    maker = KINDS[list(KINDS)[int(rng.integers(len(KINDS)))]]
+    return maker(rng, width, height)
+
+
+def flat(rng: Rng, width: int, height: int) -> Picture:
+    colour = rng.choice([0, 255]) if rng.random() < 0.5 else rng.integers(0, 256, 3)
+    return np.full((height, width, 3), colour, np.uint8)
+
+
+def gradient(rng: Rng, width: int, height: int) -> Picture:
+    angle = rng.uniform(0, 2 * np.pi)
+    y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
+    along = (x * np.cos(angle) + y * np.sin(angle))[..., None]
+    along = (along - along.min()) / max(1e-6, np.ptp(along))
+    ends = rng.uniform(0, 255, (2, 3))
+    return np.asarray(ends[0] + along * (ends[1] - ends[0]), np.uint8)
+
+
+def noise(rng: Rng, width: int, height: int) -> Picture:
+    """Static, grey or coloured, of any strength and grain."""
+    grain = int(rng.choice([1, 1, 2, 4, 8]))
+    shape = (height // grain + 1, width // grain + 1, int(rng.choice([1, 3])))
+    values = (
+        rng.normal(rng.uniform(40, 215), rng.uniform(5, 90), shape)
+        if rng.random() < 0.7
+        else rng.uniform(0, 255, shape)
+    )
+    blocks = np.clip(values, 0, 255).astype(np.uint8).repeat(grain, 0).repeat(grain, 1)
+    return np.ascontiguousarray(np.broadcast_to(blocks[:height, :width], (height, width, 3)))
+
+
+def text(rng: Rng, width: int, height: int) -> Picture:
+    dark = rng.random() < 0.3
+    image = Image.new("RGB", (width, height), (20, 20, 20) if dark else (250, 250, 250))
+    draw = ImageDraw.Draw(image)
+    size = int(rng.integers(8, 40))
+    letters = list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,;:()    ")
+    for y in range(0, height, int(size * 1.4)):
+        line = "".join(rng.choice(letters, max(1, 2 * width // size)))
+        draw.text((int(rng.integers(-20, 20)), y), line, fill=(230, 230, 230) if dark else (10, 10, 10), font_size=size)
+    return np.asarray(image)
+
+
+def foliage(rng: Rng, width: int, height: int) -> Picture:
+    """Leaves: many small overlapping ellipses in greens, or in one hue of autumn."""
+    base = rng.uniform((10, 40, 0), (90, 130, 60)) if rng.random() < 0.7 else rng.uniform((90, 50, 0), (190, 120, 60))
+    image = Image.new("RGB", (width, height), tuple(int(v * 0.5) for v in base))
+    draw = ImageDraw.Draw(image)
+    leaf = rng.uniform(3, 16)
+    for _ in range(min(6000, int(2 * width * height / leaf**2))):
+        x, y = rng.uniform(0, width), rng.uniform(0, height)
+        w, h = rng.uniform(0.3, 1.0, 2) * leaf
+        draw.ellipse((x, y, x + w, y + h), fill=tuple(int(v) for v in np.clip(base * rng.uniform(0.4, 1.7), 0, 255)))
+    return np.asarray(image)
+
+
+def stripes(rng: Rng, width: int, height: int) -> Picture:
+    """Regular patterns: stripes, checks, dots, as of façades, seats and tiles."""
+    period = float(rng.uniform(4, 60))
+    angle = rng.uniform(0, np.pi)
+    y, x = np.mgrid[0:height, 0:width]
+    along, across = x * np.cos(angle) + y * np.sin(angle), y * np.cos(angle) - x * np.sin(angle)
+    wave = np.sin(2 * np.pi * along / period)
+    if rng.random() < 0.6:
+        wave = wave * np.sin(2 * np.pi * across / (period * rng.uniform(0.5, 2)))
+    share = (wave > rng.uniform(-0.5, 0.8)) if rng.random() < 0.5 else (wave + 1) / 2
+    ends = rng.uniform(0, 255, (2, 3))
+    return np.asarray(ends[0] + share[..., None] * (ends[1] - ends[0]), np.uint8)
+
+
+def street(rng: Rng, width: int, height: int) -> Picture:
+    """An empty street: sky, façades with windows, a road with marks; blurred and noisy like a cheap camera."""
+    horizon = int(height * rng.uniform(0.25, 0.6))
+    light = rng.uniform(0.3, 1.0)
+    image = Image.new(
+        "RGB", (width, height), tuple(int(light * v) for v in rng.uniform((120, 140, 160), (220, 230, 255)))
+    )
+    draw = ImageDraw.Draw(image)
+    x = 0
+    while x < width:
+        w, top = int(rng.integers(40, 160)), int(horizon * rng.uniform(0, 0.7))
+        wall = rng.uniform(60, 200, 3) * light
+        draw.rectangle((x, top, x + w, horizon), fill=tuple(int(v) for v in wall))
+        step = int(rng.integers(10, 30))
+        for wy in range(top + 4, horizon - step // 2, step):
+            for wx in range(x + 4, x + w - step // 2, step):
+                draw.rectangle((wx, wy, wx + step // 2, wy + step // 2), fill=tuple(int(v * 0.5) for v in wall))
+        x += w
+    road = int(light * rng.uniform(50, 130))
+    draw.rectangle((0, horizon, width, height), fill=(road, road, road))
+    for mark in range(horizon, height, 24):
+        draw.line(
+            (width // 2, mark, width // 2, mark + 10),
+            fill=(230, 230, 230),
+            width=max(1, (mark - horizon) // 40),
+        )
+    picture = np.asarray(image.filter(ImageFilter.GaussianBlur(rng.uniform(0, 1.5))), np.float32)
+    return np.clip(picture + rng.normal(0, rng.uniform(0, 15), picture.shape), 0, 255).astype(np.uint8)
+
+
+KINDS: dict[str, Callable[[Rng, int, int], Picture]] = {
+    "flat": flat,
+    "gradient": gradient,
+    "noise": noise,
+    "text": text,
+    "foliage": foliage,
+    "stripes": stripes,
+    "street": street,
+}

@@ -1,0 +1,108 @@
+"""Errors of a model on annotated images, measured through `model.count`: the very path that is served."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from uepnet.model.artifact import Artifact
+from uepnet.model.count import Count, RunTiles, Tile, count_image
+from uepnet.model.decode import Maps
+from uepnet.model.image import load_image
+from uepnet.training.batches import MAX_PIXELS
+from uepnet.training.dataset import Sample
+
+
+def torch_runner(network: nn.Module, artifact: Artifact, device: torch.device) -> RunTiles:
+    """Tiles -> maps with the torch network, one tile at a time."""
+    from uepnet.training.graph import Graph
+
+    graph = Graph(network, artifact).to(device).eval()
+    heads = len(artifact.heads)
+
+    def run(tiles: Iterator[Tile]) -> Iterator[Maps]:
+        for tile in tiles:
+            with torch.inference_mode():
+                outputs = graph(torch.from_numpy(np.ascontiguousarray(tile))[None].to(device))
+            arrays = [output[0].cpu().numpy() for output in outputs]
+            counts, variance = arrays[heads:] or (None, None)
+            yield Maps(tuple(arrays[:heads]), counts, variance)
+
+    return run
+
+
+@dataclass(frozen=True)
+class Result:
+    """One image's truth and prediction."""
+
+    name: str
+    truth: int
+    count: Count
+    seconds: float
+    scene: str = ""
+
+    @property
+    def error(self) -> float:
+        return self.count.count - self.truth
+
+
+def evaluate(
+    samples: Sequence[Sample],
+    artifact: Artifact,
+    run_tiles: RunTiles,
+    watch: Callable[[Result], None] = lambda _: None,
+) -> list[Result]:
+    """Count every image and set it beside its annotated count, points outside the frame included."""
+    results = []
+    for sample in samples:
+        image = load_image(sample.image, max_pixels=MAX_PIXELS)
+        started = time.perf_counter()
+        count = count_image(image, artifact, run_tiles)
+        result = Result(sample.name, len(sample.points), count, time.perf_counter() - started, sample.scene)
+        watch(result)
+        results.append(result)
+    return results
+
+
+def count_errors(samples: Sequence[Sample], artifact: Artifact, run_tiles: RunTiles) -> list[float]:
+    return [result.error for result in evaluate(samples, artifact, run_tiles)]
+
+
+def summary(results: Sequence[Result]) -> dict[str, float | int | None]:
+    """The numbers that papers report, and what the range is worth."""
+    errors = np.array([result.error for result in results])
+    truths = np.array([result.truth for result in results], dtype=np.float64)
+    ranges = [(result.count.range, result.truth) for result in results if result.count.range is not None]
+    covered = [bounds.low <= truth <= bounds.high for bounds, truth in ranges]
+    occupied = truths > 0
+    return {
+        "images": len(results),
+        "mae": float(np.abs(errors).mean()),
+        "rmse": math.sqrt(float((errors**2).mean())),
+        "nae": float((np.abs(errors[occupied]) / truths[occupied]).mean()) if occupied.any() else None,
+        "bias": float(errors.mean()),
+        "coverage": float(np.mean(covered)) if ranges else None,
+        "range_width": float(np.mean([bounds.high - bounds.low for bounds, _ in ranges])) if ranges else None,
+        "seconds_per_image": float(np.mean([result.seconds for result in results])),
+    }
+
+
+def write_csv(results: Sequence[Result], path: Path) -> None:
+    import csv
+
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["image", "truth", "count", "low", "high", "error"])
+        for result in results:
+            bounds = result.count.range
+            low, high = (f"{bounds.low:.2f}", f"{bounds.high:.2f}") if bounds else ("", "")
+            rows.writerow([result.name, result.truth, f"{result.count.count:.2f}", low, high, f"{result.error:.2f}"])
+
+
+Masks = dict[str, NDArray[np.bool_]]

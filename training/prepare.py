@@ -1,0 +1,118 @@
+"""What a run starts from: its samples, its intervals, its artifact and its first weights."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from uepnet.model.artifact import Artifact, Decoding, Layout, Tiling
+from uepnet.model.errors import DataError
+from uepnet.model.network import UEPNet, encoder_weights
+from uepnet.training import dataset, distributed
+from uepnet.training.config import NORMALISATION, WIDTH, Config
+from uepnet.training.partition import Partition, partition
+from uepnet.training.targets import local_counts
+
+
+def initialise(network: UEPNet, encoder: str, init: str) -> None:
+    """ImageNet weights for the encoder, or all weights of an earlier model of ours."""
+    if not init:
+        if encoder != "vgg16":
+            raise DataError(f"Training {encoder} starts from ImageNet weights: name their file with --init.")
+        from torchvision.models import VGG16_Weights
+
+        state = VGG16_Weights.IMAGENET1K_FEATURES.get_state_dict(progress=False, check_hash=True)
+        network.encoder.load_state_dict(encoder_weights(encoder, state))
+        return
+    path = Path(init)
+    path = path / "weights.safetensors" if path.is_dir() else path
+    try:
+        if path.suffix == ".safetensors":
+            state = load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise DataError(f"The starting weights {path} do not exist.") from None
+    except Exception as error:  # noqa: BLE001 - whatever a broken file makes the two readers throw
+        raise DataError(f"{path} is not a readable weights file ({type(error).__name__}).") from None
+    ours = any(key.startswith("heads.") for key in state)
+    target: nn.Module = network if ours else network.encoder
+    wanted = target.state_dict()
+    state = state if ours else encoder_weights(encoder, state)
+    fitting = {key: value for key, value in state.items() if key in wanted and wanted[key].shape == value.shape}
+    missing = [key for key in wanted if key not in fitting and not key.endswith("num_batches_tracked")]
+    # Fine-tuning on other intervals changes the heads' last layers: those start anew.
+    if any(not key.startswith("heads.") for key in missing):
+        raise DataError(f"{path} does not fit the network {encoder}: {missing[0]} is missing or has another shape.")
+    target.load_state_dict(fitting, strict=False)
+
+
+def empties(folder: str, held_back: bool) -> list[dataset.Sample]:
+    """Pictures with nobody in them: every other one is for training, the others are for measuring."""
+    return dataset.pictures(Path(folder))[1 if held_back else 0 :: 2] if folder else []
+
+
+def samples_of(config: Config, split: str) -> list[dataset.Sample]:
+    return [sample for name, root in config.data for sample in dataset.load(name, Path(root), split)]
+
+
+def fit_partition(samples: list[dataset.Sample], config: Config) -> Partition:
+    """The intervals, from the unscaled images of the training split."""
+    kernel = config.kernel_override
+    maps = [
+        local_counts(
+            sample.points,
+            (kernel or sample.kernel).sigmas(sample.points, *sample.size),
+            sample.size,
+            config.cell,
+        )
+        for sample in samples
+    ]
+    counts = np.concatenate([counts.ravel() for counts in maps])
+    return partition(counts, config.intervals, config.partition, config.proxies, config.heads, knee=config.knee)
+
+
+def prepare(folder: Path, config: Config, samples: list[dataset.Sample], resume: bool, rank: int) -> Artifact:
+    """The run's folder and artifact: made on the first start, read on resuming; nothing is overwritten."""
+    if resume or rank > 0:
+        distributed.wait()
+        return Artifact.load(folder)
+    if folder.exists() and any(folder.iterdir()):
+        raise DataError(f"{folder} is not empty: choose another --out, or --resume the run that is there.")
+    folder.mkdir(parents=True, exist_ok=True)
+    artifact = make_artifact(folder.name, config, samples)
+    artifact.save(folder)
+    config.write(folder)
+    distributed.wait()
+    return artifact
+
+
+def make_artifact(version: str, config: Config, samples: list[dataset.Sample]) -> Artifact:
+    regression = config.target == "regression"
+    fitted = fit_partition(samples, replace(config, heads="single") if regression else config)
+    decoding: Decoding = "regression" if regression else "expectation" if config.count_loss else "argmax"
+    return Artifact(
+        name="uepnet" if config.encoder == "vgg16" else "uepnet-light",
+        version=version,
+        layout=Layout(
+            encoder=config.encoder,  # type: ignore[arg-type]
+            width=config.width or WIDTH[config.encoder],
+            classes=(1,) if regression else tuple(len(head.proxies) for head in fitted.heads),
+            cell=config.cell,  # type: ignore[arg-type]
+        ),
+        normalisation=NORMALISATION[config.encoder],
+        heads=() if regression else fitted.heads,
+        t_max=fitted.t_max,
+        tiling=Tiling(tile=1024, halo=64),
+        decoding=decoding,
+        training={
+            "data": [name for name, _ in config.data],
+            "images": len(samples),
+            "people": dataset.total_people(samples),
+            "settings": {k: v for k, v in asdict(config).items() if k not in ("data", "empty", "init", "device")},
+            "torch": torch.__version__,
+        },
+    )

@@ -1,0 +1,302 @@
+"""The whole training story, from a configuration to weights and an artifact; it resumes exactly.
+
+A run is a folder: config.json (what was asked for), artifact.json (intervals and all that inference needs),
+weights.safetensors, checkpoint.pt (to go on), metrics.jsonl and tensorboard/ (to look at).
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from uepnet.model.artifact import Artifact
+from uepnet.model.errors import ModelError
+from uepnet.model.network import UEPNet, build
+from uepnet.training import dataset, distributed
+from uepnet.training.augment import Augment
+from uepnet.training.batches import Positions, Tiles, loader
+from uepnet.training.config import Config
+from uepnet.training.evaluate import count_errors, torch_runner
+from uepnet.training.graph import normalise
+from uepnet.training.prepare import empties, initialise, prepare, samples_of
+
+
+@dataclass
+class Progress:
+    """What the loop tells whoever watches."""
+
+    step: int
+    steps: int
+    values: dict[str, float]
+    kind: str = "train"
+
+
+@dataclass
+class Schedule:
+    """The learning rate, a function of the step (cosine) or of the training loss so far (plateau)."""
+
+    config: Config
+    rate: float = 0.0
+    window: int = 1000  # steps whose mean loss is compared
+    patience: int = 3  # windows without improvement before the rate falls
+    total: float = 0.0
+    seen: int = 0
+    best: float = math.inf
+    waited: int = 0
+
+    def __post_init__(self) -> None:
+        self.rate = self.rate or self.config.lr
+
+    def at(self, step: int) -> float:
+        config = self.config
+        warm = min(1.0, (step + 1) / config.warm_up) if config.warm_up else 1.0
+        if config.schedule == "plateau":
+            return self.rate * warm
+        done = max(0, step - config.warm_up) / max(1, config.steps - config.warm_up)
+        return config.lr * warm * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+    def saw(self, loss: float) -> None:
+        self.total, self.seen = self.total + loss, self.seen + 1
+        if self.seen < self.window:
+            return
+        mean, self.total, self.seen = self.total / self.seen, 0.0, 0
+        self.waited = 0 if mean < self.best * 0.999 else self.waited + 1
+        self.best = min(self.best, mean)
+        if self.waited >= self.patience:
+            self.rate, self.waited = self.rate / 10, 0
+
+    @property
+    def over(self) -> bool:
+        return self.config.schedule == "plateau" and self.rate < self.config.lr * 2e-4
+
+    def state(self) -> dict[str, float]:
+        return {key: getattr(self, key) for key in ("rate", "total", "seen", "best", "waited")}
+
+
+class Losses(nn.Module):
+    """Logits and true local counts -> the loss: cross-entropy of every head, and the error of expected counts."""
+
+    def __init__(self, artifact: Artifact, count_loss: float) -> None:
+        super().__init__()
+        self.count_loss = count_loss
+        self.regression = artifact.decoding == "regression"
+        for index, head in enumerate(artifact.heads):
+            self.register_buffer(f"borders_{index}", torch.tensor(head.borders, dtype=torch.float32))
+            self.register_buffer(f"proxies_{index}", torch.tensor(head.proxies, dtype=torch.float32))
+
+    def forward(self, logits: list[Tensor], counts: Tensor) -> dict[str, Tensor]:
+        """logits: a [n, classes, rows, columns] a head; counts: [n, rows, columns]."""
+        if self.regression:
+            return {"loss": functional.mse_loss(logits[0][:, 0], counts)}
+        entropy = torch.zeros((), device=counts.device)
+        expected = torch.zeros_like(counts)
+        for index, scores in enumerate(logits):
+            classes = torch.bucketize(counts, getattr(self, f"borders_{index}"), right=True)
+            entropy = entropy + functional.cross_entropy(scores, classes)
+            proxies = getattr(self, f"proxies_{index}")
+            expected = expected + torch.einsum("nchw,c->nhw", scores.softmax(1), proxies) / len(logits)
+        losses = {"loss": entropy, "entropy": entropy.detach()}
+        if self.count_loss:
+            error = self._count_error(expected, counts)
+            losses |= {"loss": entropy + self.count_loss * error, "count": error.detach()}
+        return losses
+
+    def _count_error(self, expected: Tensor, counts: Tensor) -> Tensor:
+        """Absolute errors over blocks of 4x4 and 16x16 cells, per tile relative to the root of its people."""
+        scale = (counts.sum((1, 2)) + 10).sqrt()
+        difference = (expected - counts)[:, None]
+        error = torch.zeros((), device=counts.device)
+        for block in (4, 16):
+            summed = functional.avg_pool2d(difference, block, ceil_mode=True, divisor_override=1)
+            error = error + (summed.abs().sum((1, 2, 3)) / scale).mean() / 2
+        return error
+
+
+@dataclass
+class Run:
+    """A run in the making: what the loop changes from step to step."""
+
+    folder: Path
+    config: Config
+    artifact: Artifact
+    network: UEPNet
+    optimiser: torch.optim.Optimizer
+    schedule: Schedule
+    step: int = 0
+    best: float = math.inf
+    seconds: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+    def save(self) -> None:
+        """Write checkpoint.pt; a crash in the middle leaves the old one."""
+        state = {
+            "layout": self.artifact.layout.model_dump_json(),
+            "step": self.step,
+            "best": self.best,
+            "seconds": self.seconds + time.monotonic() - self.started,
+            "network": self.network.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": self.schedule.state(),
+            "rng": torch.get_rng_state(),
+        }
+        partial = self.folder / "checkpoint.partial"
+        torch.save(state, partial)
+        partial.replace(self.folder / "checkpoint.pt")
+
+    def restore(self) -> None:
+        path = self.folder / "checkpoint.pt"
+        if not path.exists():
+            return
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
+            raise ModelError(f"{path} is not a readable checkpoint: {type(error).__name__}.") from None
+        if state["layout"] != self.artifact.layout.model_dump_json():
+            raise ModelError(f"{path} belongs to another network than config.json describes.")
+        self.network.load_state_dict(state["network"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.schedule = Schedule(self.config, **state["schedule"])
+        self.step, self.best, self.seconds = state["step"], state["best"], state["seconds"]
+        torch.set_rng_state(state["rng"])
+
+    def export_weights(self) -> None:
+        partial = self.folder / "weights.partial"
+        save_file({key: value.contiguous() for key, value in self.network.state_dict().items()}, partial)
+        partial.replace(self.folder / "weights.safetensors")
+
+
+def train(
+    folder: Path,
+    config: Config,
+    resume: bool = False,
+    watch: Callable[[Progress], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Artifact:
+    """Run to the last step, or until `stop` says so; the checkpoint is current when it returns."""
+    with distributed.processes(config.device) as (rank, world, device):
+        if config.threads:
+            torch.set_num_threads(config.threads)
+        torch.manual_seed(config.seed)
+        samples = samples_of(config, "fit")
+        held = samples_of(config, "val")
+        artifact = prepare(folder, config, samples, resume, rank)
+        distributed.wait()
+        network = build(artifact.layout)
+        if not resume or not (folder / "checkpoint.pt").exists():
+            initialise(network, config.encoder, config.init)
+        network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        run = Run(folder, config, artifact, network, _optimiser(network, config), Schedule(config))
+        if resume:
+            run.restore()
+        _loop(run, samples, held, device, rank, world, watch, stop)
+        return artifact
+
+
+def _loop(
+    run: Run,
+    samples: list[dataset.Sample],
+    held: list[dataset.Sample],
+    device: torch.device,
+    rank: int,
+    world: int,
+    watch: Callable[[Progress], None],
+    stop: Callable[[], bool],
+) -> None:
+    config, artifact = run.config, run.artifact
+    tiles = Tiles(
+        samples=samples,
+        augment=Augment(config.crop, scale=config.scale, mirror=config.mirror, jitter=config.jitter),
+        cell=config.cell,
+        padding=artifact.normalisation.padding,
+        seed=config.seed,
+        kernel=config.kernel_override,
+        empties=empties(config.empty, held_back=False),
+        empty_share=config.empty_share,
+    )
+    losses = Losses(artifact, config.count_loss).to(device)
+    mean, std = (
+        torch.tensor(values, device=device) for values in (artifact.normalisation.mean, artifact.normalisation.std)
+    )
+    wrapped = distributed.wrap(run.network, device)
+    forward = torch.compile(wrapped) if config.compile else wrapped
+    autocast = distributed.autocast(device)
+    log = distributed.Log(run.folder, run.step, enabled=rank == 0)
+    stream = loader(tiles, Positions(config.batch, run.step, config.steps, rank, world), config.workers)
+    saved = time.monotonic()
+    for tile, counts in stream:
+        _set_mode(run.network, config.freeze)
+        for group in run.optimiser.param_groups:
+            group["lr"] = run.schedule.at(run.step)
+        x = normalise(tile.to(device, non_blocking=True), mean, std)
+        with autocast:
+            logits = forward(x)
+        parts = losses([scores.float() for scores in logits], counts.to(device, non_blocking=True))
+        run.optimiser.zero_grad(set_to_none=True)
+        parts["loss"].backward()
+        nn.utils.clip_grad_norm_(run.network.parameters(), config.clip)
+        run.optimiser.step()
+        values = distributed.mean({name: float(value.detach()) for name, value in parts.items()}, device)
+        if not math.isfinite(values["loss"]):
+            raise ModelError(f"The loss is no longer finite at step {run.step}: try a smaller --lr.")
+        run.schedule.saw(values["loss"])
+        values["lr"] = run.optimiser.param_groups[0]["lr"]
+        run.step += 1
+        log.write(Progress(run.step, config.steps, values), every=10)
+        watch(Progress(run.step, config.steps, values))
+        last = run.step == config.steps or run.schedule.over
+        if last or run.step % config.validate_every == 0:
+            progress = _validate(run, held, device, rank, world)
+            log.write(progress)
+            watch(progress)
+        stopping = distributed.agree(stop(), device)
+        if rank == 0 and (last or stopping or time.monotonic() - saved > config.checkpoint_seconds):
+            log.flush()
+            run.save()
+            saved = time.monotonic()
+        if last or stopping:
+            break
+    log.close()
+
+
+def _validate(run: Run, held: list[dataset.Sample], device: torch.device, rank: int, world: int) -> Progress:
+    """MAE and RMSE over the validation split, through the path that is served; then keep the weights."""
+    chosen = held[:: max(1, len(held) // run.config.validate_images)] if run.config.validate_images else held
+    run.network.eval()
+    runner = torch_runner(run.network, run.artifact, device)
+    errors = count_errors(chosen[rank::world], run.artifact, runner)
+    total, square, images = distributed.total([sum(map(abs, errors)), sum(e * e for e in errors), len(errors)], device)
+    mae = total / max(1.0, images)
+    values = {"val_mae": mae, "val_rmse": math.sqrt(square / max(1.0, images))}
+    if rank == 0 and (run.config.keep == "last" or mae < run.best):
+        run.export_weights()
+        metrics = run.artifact.metrics | values | {"step": float(run.step)}
+        run.artifact = run.artifact.model_copy(update={"metrics": metrics})
+        run.artifact.save(run.folder)
+    run.best = min(run.best, mae)
+    return Progress(run.step, run.config.steps, values, kind="val")
+
+
+def _set_mode(network: UEPNet, freeze: int) -> None:
+    network.train()
+    for part in network.encoder.early(freeze):
+        part.eval()  # batch norm keeps its ImageNet statistics there
+
+
+def _optimiser(network: UEPNet, config: Config) -> torch.optim.Optimizer:
+    for part in network.encoder.early(config.freeze):
+        part.requires_grad_(False)
+    decayed = [p for p in network.parameters() if p.requires_grad and p.ndim > 1]
+    plain = [p for p in network.parameters() if p.requires_grad and p.ndim <= 1]  # biases and norms
+    groups = [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    if config.optimiser == "sgd":
+        return torch.optim.SGD(groups, lr=config.lr, momentum=0.9)
+    return torch.optim.AdamW(groups, lr=config.lr)

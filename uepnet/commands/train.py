@@ -1,0 +1,159 @@
+"""`uepnet train`: data in, a run folder with weights and artifact out."""
+
+import argparse
+from pathlib import Path
+
+EPILOG = """examples:
+  uepnet train --dataset shanghaitech-b --root ShanghaiTech --preset paper --out runs/paper-b
+  uepnet train --dataset csv --root my-camera --init runs/earlier --steps 1000 --out runs/mine
+  uepnet train --resume runs/mine
+  torchrun --nproc-per-node 4 -m uepnet train --device cuda --dataset ucf-qnrf --root QNRF --out runs/qnrf
+
+Presets: `fast` trains the light network (AdamW, cosine, batches of square crops); `paper` trains the paper's
+VGG-16 network as published (SGD, batch 1, learning rate divided by 10 when the loss stagnates).
+Ctrl-C saves a checkpoint and says how to go on. Then: `uepnet export runs/mine --out models/mine`."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Train a network on annotated images; resumes exactly where it was stopped or killed."
+    parser.epilog = EPILOG
+    where = parser.add_argument_group("data and place")
+    where.add_argument("--dataset", help="data set, or several separated by commas (see `uepnet data check --help`)")
+    where.add_argument("--root", help="the folder that holds the release; one for all, or one a data set, by commas")
+    where.add_argument("--out", type=Path, help="the run's folder (new)")
+    where.add_argument("--resume", type=Path, metavar="RUN", help="go on with this run")
+    where.add_argument("--empty", metavar="DIR", help="pictures with nobody in them, mixed in (half is held back)")
+    where.add_argument("--empty-share", type=float, help="share of tiles that hold nobody (0.1 with --empty)")
+    where.add_argument("--preset", choices=["fast", "paper"], default="fast")
+    net = parser.add_argument_group("network")
+    net.add_argument("--encoder", choices=["efficientnet-lite0", "vgg16"])
+    net.add_argument("--width", type=int, help="channels of the decoder")
+    net.add_argument("--init", help="ImageNet weights of the encoder, or a run or weights of ours to fine-tune")
+    net.add_argument("--freeze", type=int, metavar="STAGES", help="keep the first stages of the encoder as they are")
+    parts = parser.add_argument_group("intervals and targets")
+    parts.add_argument("--intervals", type=int, help="classes of the first head, background included (25)")
+    parts.add_argument("--partition", choices=["uep", "uniform-length", "uniform-number", "two-linear", "log"])
+    parts.add_argument("--proxies", choices=["mean", "midpoint", "median"])
+    parts.add_argument("--heads", choices=["interleaved", "parallel", "single"])
+    parts.add_argument("--knee", type=float, help="where two-linear turns coarse, in people per cell (0.5)")
+    parts.add_argument("--cell", type=int, choices=[8, 16, 32], help="side of a cell in pixels (8)")
+    parts.add_argument("--target", choices=["classes", "regression"], help="regression is the paper's MSE baseline")
+    parts.add_argument("--kernel", help="fixed:SIGMA, adaptive, or adaptive:SMALLEST:LARGEST; default: the data set's")
+    loop = parser.add_argument_group("optimisation")
+    loop.add_argument("--steps", type=int)
+    loop.add_argument("--batch", type=int)
+    loop.add_argument("--crop", type=int, help="side of a training tile; 0: a quarter of the image's area")
+    loop.add_argument("--scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="random scaling of images")
+    loop.add_argument("--no-scale", action="store_true", help="no random scaling")
+    loop.add_argument("--no-mirror", dest="mirror", action="store_false", default=None)
+    loop.add_argument("--jitter", type=float, help="how far brightness and contrast wander (0.3)")
+    loop.add_argument("--optimiser", choices=["adamw", "sgd"])
+    loop.add_argument("--lr", type=float)
+    loop.add_argument("--weight-decay", type=float)
+    loop.add_argument("--schedule", choices=["cosine", "plateau"])
+    loop.add_argument("--warm-up", type=int, metavar="STEPS")
+    loop.add_argument("--count-loss", type=float, help="weight of the error of expected counts; 0: the paper's loss")
+    loop.add_argument("--clip", type=float, help="largest norm of the gradient")
+    loop.add_argument("--keep", choices=["last", "best"], help="which weights to keep")
+    loop.add_argument("--seed", type=int)
+    box = parser.add_argument_group("machine")
+    box.add_argument("--device", help="cpu, cuda or cuda:N")
+    box.add_argument("--workers", type=int, help="processes that load data")
+    box.add_argument("--threads", type=int, help="threads of the network on the CPU")
+    box.add_argument(
+        "--compile", action="store_true", default=None, help="compile the network: faster steps, slower start"
+    )
+    box.add_argument("--validate-every", type=int, metavar="STEPS")
+    box.add_argument("--validate-images", type=int, metavar="N", help="validate on about N images only")
+    box.add_argument("--checkpoint-seconds", type=float)
+    box.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def run(args: argparse.Namespace) -> int:
+    import signal
+
+    from uepnet.model.errors import DataError, InputError
+    from uepnet.training.config import Config
+    from uepnet.training.train import train
+
+    if args.resume is not None:
+        folder: Path = args.resume
+        if not (folder / "config.json").is_file():
+            raise InputError(f"{folder} is no training run: it has no config.json.")
+        config = Config.read(folder)
+    else:
+        if not (args.dataset and args.root and args.out):
+            raise DataError("Training needs --dataset, --root and --out, or --resume RUN.")
+        folder, config = args.out, _config(args)
+    asked = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: asked.append(True))
+    with _bar(config.steps, args.quiet) as watch:
+        train(folder, config, resume=args.resume is not None, watch=watch, stop=lambda: bool(asked))
+    if asked:
+        print(f"Stopped and saved. Go on with: uepnet train --resume {folder}")
+        return 130
+    print(f"Done: {folder}. Next: uepnet export {folder} --out models/{folder.name}")
+    return 0
+
+
+def _config(args: argparse.Namespace) -> "Config":  # noqa: F821
+    from dataclasses import fields
+
+    from uepnet.model.errors import DataError
+    from uepnet.training.config import PRESETS, Config, threads_available
+
+    names, roots = args.dataset.split(","), args.root.split(",")
+    if len(roots) not in (1, len(names)):
+        raise DataError(f"{len(names)} data sets need one root or {len(names)}, not {len(roots)}.")
+    roots = roots * len(names) if len(roots) == 1 else roots
+    values = dict(PRESETS[args.preset])
+    known = {field.name for field in fields(Config)}
+    values |= {key: value for key, value in vars(args).items() if key in known and value is not None}
+    if args.empty and args.empty_share is None:
+        values["empty_share"] = 0.1
+    if args.no_scale:
+        values["scale"] = (1.0, 1.0)
+    if "scale" in values:
+        values["scale"] = tuple(values["scale"])
+    values.setdefault("threads", threads_available())
+    values["data"] = tuple(zip(names, roots, strict=True))
+    return Config(**values)
+
+
+def _bar(steps: int, quiet: bool) -> "AbstractContextManager[Callable[[Progress], None]]":  # noqa: F821
+    """A live bar on a terminal; a line a minute into a file."""
+    import sys
+    import time
+    from contextlib import contextmanager
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    @contextmanager
+    def lines():
+        shown = [0.0]
+
+        def watch(progress):
+            if quiet or (progress.kind == "train" and time.monotonic() - shown[0] < 60):
+                return
+            shown[0] = time.monotonic()
+            values = "  ".join(f"{name} {value:.4g}" for name, value in progress.values.items())
+            print(f"step {progress.step}/{progress.steps}  {values}", flush=True)
+
+        yield watch
+
+    @contextmanager
+    def live():
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, TextColumn("{task.fields[state]}")) as bar:
+            task = bar.add_task("training", total=steps, state="")
+            state: dict[str, float] = {}
+
+            def watch(progress):
+                state.update({k: v for k, v in progress.values.items() if k != "lr"})
+                text = "  ".join(f"{name} {value:.3g}" for name, value in state.items())
+                bar.update(task, completed=progress.step, state=text)
+
+            yield watch
+
+    return live() if sys.stdout.isatty() and not quiet else lines()
