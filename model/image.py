@@ -63,7 +63,7 @@ def load_image(source: bytes | Path | BinaryIO, max_pixels: int = MAX_PIXELS) ->
         except OSError as error:
             raise ImageError(f"{source} cannot be read: {error.strerror}.") from None
         return load_image(data, max_pixels)
-    with _open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
+    with _open(io.BytesIO(source) if isinstance(source, bytes) else source, max_pixels) as image:
         _check_size(image.width, image.height, max_pixels)
         try:
             image.load()
@@ -72,23 +72,21 @@ def load_image(source: bytes | Path | BinaryIO, max_pixels: int = MAX_PIXELS) ->
             raise ImageError(f"The {image.format} image is damaged or truncated.") from None
 
 
-def _open(file: BinaryIO) -> Image.Image:
+def _open(file: BinaryIO, max_pixels: int) -> Image.Image:
     """Read the header alone."""
     try:
         return Image.open(file, formats=FORMATS)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise ImageTooLarge("The image has far more pixels than are allowed.") from None
+        raise ImageTooLarge(f"The image has far more than the {max_pixels} pixels that are allowed.") from None
     except _BROKEN:
-        raise ImageError(f"The file is not an image of a known format ({', '.join(FORMATS)}).") from None
+        raise ImageError(f"The file is not a whole image of a known format ({', '.join(FORMATS)}).") from None
 
 
 def _check_size(width: int, height: int, max_pixels: int) -> None:
     if width < 1 or height < 1:
         raise ImageError("The image is empty.")
     if width * height > max_pixels:
-        raise ImageTooLarge(
-            f"The image has {width} x {height} pixels; at most {max_pixels} pixels in all are allowed."
-        )
+        raise ImageTooLarge(f"The image has {width} x {height} pixels; at most {max_pixels} pixels in all are allowed.")
 
 
 def _upright(image: Image.Image) -> Image.Image:
