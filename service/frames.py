@@ -55,7 +55,8 @@ class Source(Protocol):
 
     def frames(self) -> Iterator[Frame | Gap]: ...
 
-    def close(self) -> None: ...
+    def stop(self) -> None:
+        """End `frames` soon. It may be called from another thread than the one that draws the frames."""
 
 
 @dataclass
@@ -117,7 +118,7 @@ class Folder:
         for number, name in enumerate(self._names):
             yield Frame(number, number / self._rate, (self._path / name).read_bytes)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         pass
 
 
@@ -130,6 +131,7 @@ class VideoFile:
         import av
 
         self._path = path
+        self._stopped = False
         try:
             self._container = av.open(path)
         except (av.error.FFmpegError, OSError) as error:
@@ -140,6 +142,7 @@ class VideoFile:
             raise InputError(f"{path} holds no video.")
         self._stream = cast("av.VideoStream", stream)
         duration = self._container.duration
+        self._start = Fraction(self._container.start_time or 0, av.time_base)
         self._declared = None if duration is None else Fraction(duration, av.time_base)
         self._rate = stream.average_rate or stream.guessed_rate or Fraction(25)
         about = None if self._declared is None else int(self._declared * self._rate)
@@ -159,8 +162,8 @@ class VideoFile:
             else:
                 yield Frame(number, seconds, partial(upright, decoded))
 
-    def close(self) -> None:
-        self._container.close()
+    def stop(self) -> None:
+        self._stopped = True  # the container is closed by the thread that reads it
 
     def _decoded(self) -> "Iterator[av.VideoFrame]":
         """Frames in the order of showing. A packet that cannot be decoded is left out, and told."""
@@ -168,15 +171,18 @@ class VideoFile:
 
         damaged, end = 0, Fraction(0)
         try:
-            for packet in self._container.demux():
-                if packet.pts is not None and packet.time_base is not None:
-                    end = max(end, (packet.pts + (packet.duration or 0)) * packet.time_base)
-                if packet.stream is not self._stream:
-                    continue
-                try:
-                    yield from cast("list[av.VideoFrame]", packet.decode())
-                except FFmpegError:
-                    damaged += 1
+            with self._container:
+                for packet in self._container.demux():
+                    if self._stopped:
+                        return
+                    if packet.pts is not None and packet.time_base is not None:
+                        end = max(end, (packet.pts + (packet.duration or 0)) * packet.time_base)
+                    if packet.stream is not self._stream:
+                        continue
+                    try:
+                        yield from cast("list[av.VideoFrame]", packet.decode())
+                    except FFmpegError:
+                        damaged += 1
         except FFmpegError as error:
             raise Damaged(f"{self._path} breaks off: {reason(error)}.") from None
         missing = self._missing(end)
@@ -189,8 +195,7 @@ class VideoFile:
         """Seconds between the last packet of any stream and the end that the header promised."""
         if self._declared is None:
             return Fraction(0)
-        start = Fraction(self._container.start_time or 0, 1_000_000)
-        missing = start + self._declared - end
+        missing = self._start + self._declared - end
         slack = Fraction(1, 2) + 2 / self._rate  # durations are often rounded, or count the last frame twice
         return missing if missing > slack else Fraction(0)
 

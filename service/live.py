@@ -68,7 +68,6 @@ class Live:
     address: str
     choice: Choice
     format: str | None = None
-    first_number: int = 0  # a resumed recording goes on counting frames here
     first_retry_seconds: float = FIRST_RETRY_SECONDS
     live: bool = field(default=True, init=False)
     expected: int | None = field(default=None, init=False)
@@ -76,11 +75,11 @@ class Live:
     def __post_init__(self) -> None:
         self._mailbox = Mailbox()
         self._stop = Event()
-        self._number = self.first_number
+        self._number = 0
         self._began = time.monotonic()
 
     def frames(self) -> Iterator[Frame | Gap]:
-        """Newest frames and gaps, until the chosen end or close(); raises where the first opening fails."""
+        """Newest frames and gaps, until the chosen end or stop(); raises where the first opening fails."""
         self._began = time.monotonic()
         Thread(target=self._read, name="stream-reader", daemon=True).start()
         while not self._stop.is_set() and not self.choice.over(self._seconds()):
@@ -88,7 +87,7 @@ class Live:
             if item is not None:
                 yield item
 
-    def close(self) -> None:
+    def stop(self) -> None:
         self._stop.set()
 
     def _seconds(self) -> Fraction:

@@ -114,9 +114,7 @@ def write_csv(records: Iterable[Record], path: Path, zone_names: Sequence[str] =
                 bounds = record.get("range") or {}
                 zones = {zone["name"]: zone["count"] for zone in record.get("zones", ())}
                 row = {**record, "low": bounds.get("low"), "high": bounds.get("high")}
-                writer.writerow(
-                    [row.get(name) for name in columns] + [zones.get(name) for name in zone_names]
-                )
+                writer.writerow([row.get(name) for name in columns] + [zones.get(name) for name in zone_names])
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror}.") from None
 

@@ -1,0 +1,170 @@
+"""Counts over time as a picture: one or many recordings, their ranges, zones, gaps and alerts."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import nan
+from pathlib import Path
+
+from matplotlib import dates
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from uepnet.model.errors import InputError, OutputError
+from uepnet.service.recording import Record, read_records
+
+# Told apart by the colour-blind, too (Okabe and Ito).
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+ALERT_COLOUR = "#B00020"
+MOST_LABELS = 8  # crossings with their time written beside them
+
+
+@dataclass
+class Series:
+    """One recording as columns. A gap is a row of NaN: lines and bands break there."""
+
+    label: str
+    seconds: list[float] = field(default_factory=list)
+    count: list[float] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+    zones: dict[str, list[float]] = field(default_factory=dict)
+    clock: bool = False  # seconds are since 1970
+
+    def add(self, record: Record) -> None:
+        bounds = record.get("range") or {}
+        zones = {zone["name"]: zone["count"] for zone in record.get("zones", ())}
+        for name in zones.keys() - self.zones.keys():
+            self.zones[name] = [nan] * len(self.seconds)
+        self.seconds.append(record["timestamp"])
+        self.count.append(record.get("count", nan))
+        self.low.append(bounds.get("low", nan))
+        self.high.append(bounds.get("high", nan))
+        for name, counts in self.zones.items():
+            counts.append(zones.get(name, nan))
+        self.clock = self.clock or "time" in record
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A stretch in which a recording reached the threshold; `end` is None where it still does at the end."""
+
+    label: str
+    start: float
+    end: float | None
+    peak: float
+
+
+def load_series(path: Path) -> list[Series]:
+    """A recording's cameras, each a series; one without a camera is called after its file."""
+    found: dict[str, Series] = {}
+    for record in read_records(path):
+        label = record.get("camera") or path.name.removesuffix(".jsonl")
+        found.setdefault(label, Series(label)).add(record)
+    if not found:
+        raise InputError(f"{path} holds no counts.")
+    return list(found.values())
+
+
+def alerts(series: Series, threshold: float) -> list[Alert]:
+    """When the count reached the threshold and for how long. A gap ends nothing and begins nothing."""
+    found: list[Alert] = []
+    start, peak = None, 0.0
+    for second, count in zip(series.seconds, series.count, strict=True):
+        if count >= threshold:
+            start, peak = (second, count) if start is None else (start, max(peak, count))
+        elif count < threshold and start is not None:
+            found.append(Alert(series.label, start, second, peak))
+            start = None
+    if start is not None:
+        found.append(Alert(series.label, start, None, peak))
+    return found
+
+
+def draw(series: Sequence[Series], path: Path, alert: float | None = None, title: str | None = None) -> None:
+    """Write the picture; the suffix (.png, .svg, .pdf) says in which format."""
+    clock = all(line.clock for line in series)
+    zoned = len(series) == 1 and bool(series[0].zones)
+    figure = Figure(figsize=(11, 7 if zoned else 4.8), layout="constrained")
+    axes: Sequence[Axes] = figure.subplots(2, sharex=True, height_ratios=(3, 2)) if zoned else [figure.subplots()]
+    for line, colour in zip(series, _cycled(COLOURS, len(series)), strict=True):
+        _draw_line(axes[0], line, _moments(line, clock), colour)
+        if alert is not None:
+            _mark_alerts(axes[0], line, alert, clock)
+    if alert is not None:
+        axes[0].axhline(alert, color=ALERT_COLOUR, linewidth=1, linestyle="--", label=f"alert {alert:g}")
+    if zoned:
+        _draw_zones(axes[1], series[0], _moments(series[0], clock))
+    for each in axes:
+        _dress(each, clock)
+    axes[0].set_title(title or (series[0].label if len(series) == 1 else "People over time"), loc="left")
+    axes[-1].set_xlabel("time (UTC)" if clock else "time since the beginning")
+    try:
+        figure.savefig(path, dpi=130)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}.") from None
+    except ValueError:
+        raise InputError(f"{path}: a picture ends in .png, .svg or .pdf.") from None
+
+
+def time_text(second: float, clock: bool) -> str:
+    """A moment for people: of the day where the clock is known, else since the beginning."""
+    if clock:
+        return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    sign, whole = ("-", -second) if second < 0 else ("", second)
+    hours, minutes, seconds = int(whole // 3600), int(whole // 60 % 60), int(whole % 60)
+    return f"{sign}{hours}:{minutes:02}:{seconds:02}" if hours else f"{sign}{minutes:02}:{seconds:02}"
+
+
+def _moments(line: Series, clock: bool) -> list[float]:
+    """What stands on the time axis: days since 1970 (matplotlib's dates), or seconds since the beginning."""
+    if clock:
+        return [second / 86_400 for second in line.seconds]
+    origin = line.seconds[0] if line.clock else 0.0
+    return [second - origin for second in line.seconds]
+
+
+def _draw_line(axes: Axes, line: Series, moments: list[float], colour: str) -> None:
+    alone = len(line.count) == 1
+    axes.plot(moments, line.count, color=colour, linewidth=1.5, marker="o" if alone else "", label=line.label)
+    axes.fill_between(moments, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _draw_zones(axes: Axes, line: Series, moments: list[float]) -> None:
+    for (name, counts), colour in zip(line.zones.items(), _cycled(COLOURS[1:], len(line.zones)), strict=True):
+        axes.plot(moments, counts, color=colour, linewidth=1.2, label=name)
+    axes.set_title("zones", loc="left", fontsize="medium")
+
+
+def _mark_alerts(axes: Axes, line: Series, threshold: float, clock: bool) -> None:
+    """A mark where the threshold was reached, with the time beside the first few."""
+    moments = dict(zip(line.seconds, _moments(line, clock), strict=True))
+    for number, alert in enumerate(alerts(line, threshold)):
+        x = moments[alert.start]
+        axes.plot([x], [threshold], marker="^", color=ALERT_COLOUR, markersize=7, linestyle="")
+        if number < MOST_LABELS:
+            text = time_text(alert.start, clock).split(" ")[1] if clock else time_text(x, clock)
+            axes.annotate(
+                text, (x, threshold), (3, 8), textcoords="offset points", color=ALERT_COLOUR, fontsize="small"
+            )
+
+
+def _dress(axes: Axes, clock: bool) -> None:
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("people")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
+    if clock:
+        locator = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    else:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda second, _: time_text(second, clock=False)))
+    if len(axes.get_legend_handles_labels()[0]) > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+
+
+def _cycled(colours: Sequence[str], number: int) -> Iterable[str]:
+    return [colours[index % len(colours)] for index in range(number)]
