@@ -40,13 +40,11 @@ class Zone(BaseModel):
     def check(self) -> Self:
         # ZoneError is no ValueError, so it passes through pydantic as it is, to be shown.
         if len(self.polygon) > MAX_POINTS:
-            raise ZoneError(
-                f'Zone "{self.name}" has {len(self.polygon)} points; at most {MAX_POINTS} are allowed.'
-            )
+            raise ZoneError(f'Zone "{self.name}" has {len(self.polygon)} points; at most {MAX_POINTS} are allowed.')
         points = _distinct(np.array(self.polygon, dtype=np.float64).reshape(-1, 2))
         if len(points) < 3:
             raise ZoneError(f'Zone "{self.name}" needs at least 3 different points.')
-        if _area(points) == 0:
+        if not _side(points[0], points[1], points).any():
             raise ZoneError(f'Zone "{self.name}" is empty: its points lie on one line.')
         if _crosses_itself(points):
             raise ZoneError(f'Zone "{self.name}" crosses or touches itself: list its corners in order.')
@@ -99,9 +97,7 @@ def zone_counts(
 ) -> tuple[ZoneCount, ...]:
     """People in each zone of a frame, in the zones' order."""
     check_zones(zones)
-    return tuple(
-        ZoneCount(zone.name, float((count_map * covered(zone, width, height, cell)).sum())) for zone in zones
-    )
+    return tuple(ZoneCount(zone.name, float((count_map * covered(zone, width, height, cell)).sum())) for zone in zones)
 
 
 def covered(zone: Zone, width: int, height: int, cell: int = 8) -> Points:
@@ -110,8 +106,7 @@ def covered(zone: Zone, width: int, height: int, cell: int = 8) -> Points:
     A cell cut by the image's right or bottom edge is as large as its part inside the image.
     """
     corners = _clip(zone.in_pixels(width, height), width, height)
-    area = abs(_area(corners))
-    if area <= 0:
+    if abs(_area(corners)) < 1e-9:
         raise ZoneError(f'Zone "{zone.name}" lies outside the frame of {width} x {height} pixels.')
     rows, columns = cell_extents(height, cell), cell_extents(width, cell)
     areas = np.abs(_cell_areas(corners / cell, len(rows), len(columns)))
@@ -126,26 +121,34 @@ def _cell_areas(corners: Points, rows: int, columns: int) -> Points:
     falls by dy adds dy to the area of each cell to its right, and to its own cell the part of dy to its
     right. So each piece is noted in two cells, and a running sum along the row gives the area.
     """
+    start, way = corners, np.roll(corners, -1, axis=0) - corners  # edges as [edges, 2]
+    number = np.arange(len(corners))
+    crossings = [_crossings(start[:, axis], way[:, axis]) for axis in (0, 1)]
+    edge = np.concatenate([number, number, *(edges for edges, _ in crossings)])
+    share = np.concatenate([np.zeros(len(number)), np.ones(len(number)), *(shares for _, shares in crossings)])
+    order = np.lexsort((share, edge))
+    edge, share = edge[order], share[order]
+    x, y = (start[edge] + share[:, None] * way[edge]).T
+    piece = edge[1:] == edge[:-1]  # two neighbours on one edge; the rest are jumps from edge to edge
+    dy = np.diff(y)[piece]
+    middle_x, middle_y = ((x[1:] + x[:-1]) / 2)[piece], ((y[1:] + y[:-1]) / 2)[piece]
+    row = np.clip(np.floor(middle_y).astype(np.int64), 0, rows - 1)
+    column = np.clip(np.floor(middle_x).astype(np.int64), 0, columns)
+    left = middle_x - column
     noted = np.zeros((rows, columns + 2))
-    for (x0, y0), (x1, y1) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-        if y0 == y1:
-            continue
-        at = np.unique(np.concatenate(([0.0, 1.0], _crossings(x0, x1), _crossings(y0, y1))))
-        x, y = x0 + at * (x1 - x0), y0 + at * (y1 - y0)
-        middle_x, middle_y, dy = (x[1:] + x[:-1]) / 2, (y[1:] + y[:-1]) / 2, np.diff(y)
-        row = np.clip(np.floor(middle_y).astype(np.int64), 0, rows - 1)
-        column = np.clip(np.floor(middle_x).astype(np.int64), 0, columns)
-        left = middle_x - column
-        np.add.at(noted, (row, column), dy * (1 - left))
-        np.add.at(noted, (row, column + 1), dy * left)
+    np.add.at(noted, (row, column), dy * (1 - left))
+    np.add.at(noted, (row, column + 1), dy * left)
     return noted.cumsum(axis=1)[:, :columns]
 
 
-def _crossings(start: float, end: float) -> Points:
-    """Where, as a share of the way from start to end, whole numbers are passed."""
-    low, high = min(start, end), max(start, end)
-    marks = np.arange(np.floor(low) + 1, np.ceil(high))
-    return (marks - start) / (end - start) if len(marks) else marks
+def _crossings(start: Points, way: Points) -> tuple[NDArray[np.int64], Points]:
+    """Where edges pass whole numbers on one axis: each edge's number, and the share of its way."""
+    low, high = np.minimum(start, start + way), np.maximum(start, start + way)
+    first = np.floor(low) + 1
+    times = np.maximum(np.ceil(high) - first, 0).astype(np.int64)
+    edge = np.repeat(np.arange(len(start)), times)
+    mark = first[edge] + np.arange(len(edge)) - np.repeat(times.cumsum() - times, times)
+    return edge, np.clip((mark - start[edge]) / way[edge], 0, 1)
 
 
 def _clip(corners: Points, width: int, height: int) -> Points:
@@ -156,9 +159,7 @@ def _clip(corners: Points, width: int, height: int) -> Points:
         for index in range(len(corners)):
             here, before = depth[index], depth[index - 1]
             if (here >= 0) != (before >= 0):
-                crossing = corners[index - 1] + (corners[index] - corners[index - 1]) * before / (
-                    before - here
-                )
+                crossing = corners[index - 1] + (corners[index] - corners[index - 1]) * before / (before - here)
                 crossing[axis] = limit
                 kept.append(crossing)
             if here >= 0:
@@ -179,29 +180,29 @@ def _area(points: Points) -> float:
     return float((x * np.roll(y, -1) - np.roll(x, -1) * y).sum() / 2)
 
 
+def _side(a: Points, b: Points, c: Points) -> Points:
+    """On which side of the line a-b the point c lies: the sign, 0 on the line. Broadcasts over all but x, y."""
+    ab, ac = b - a, c - a
+    return np.sign(ab[..., 0] * ac[..., 1] - ab[..., 1] * ac[..., 0])
+
+
+def _between(a: Points, b: Points, c: Points) -> NDArray[np.bool_]:
+    """Whether c, known to be on the line a-b, lies between them."""
+    inside = (np.minimum(a, b) <= c) & (c <= np.maximum(a, b))
+    return inside[..., 0] & inside[..., 1]
+
+
 def _crosses_itself(points: Points) -> bool:
     """Whether any two edges meet, other than neighbours in their common corner."""
-    start, end = points, np.roll(points, -1, axis=0)
-    number = len(points)
-
-    def side(a: Points, b: Points, c: Points) -> Points:
-        """On which side of the line a-b the point c lies: the sign, 0 on the line. Broadcasts."""
-        ab, ac = b - a, c - a
-        return np.sign(ab[..., 0] * ac[..., 1] - ab[..., 1] * ac[..., 0])
-
-    def within(a: Points, b: Points, c: Points) -> NDArray[np.bool_]:
-        """Whether c, known to be on the line a-b, lies between them."""
-        between = (np.minimum(a, b) <= c) & (c <= np.maximum(a, b))
-        return between[..., 0] & between[..., 1]
-
     # Every edge a-b (down) against every edge c-d (across): [edges, edges].
+    start, end = points, np.roll(points, -1, axis=0)
     a, b, c, d = start[:, None], end[:, None], start[None], end[None]
-    c_side, d_side, a_side, b_side = side(a, b, c), side(a, b, d), side(c, d, a), side(c, d, b)
-    meet = (c_side * d_side < 0) & (a_side * b_side < 0)
-    touch = (c_side == 0) & within(a, b, c) | (d_side == 0) & within(a, b, d)
-    index = np.arange(number)
-    gap = (index[None] - index[:, None]) % number
-    apart = (gap > 1) & (gap < number - 1)
+    c_side, d_side = _side(a, b, c), _side(a, b, d)
+    cross = (c_side * d_side < 0) & (_side(c, d, a) * _side(c, d, b) < 0)
+    touch = ((c_side == 0) & _between(a, b, c)) | ((d_side == 0) & _between(a, b, d))
+    index = np.arange(len(points))
+    gap = (index[None] - index[:, None]) % len(points)
+    apart = (gap > 1) & (gap < len(points) - 1)
     # Neighbours share b = c, and meet again only where the second folds back onto the first.
     folded = (gap == 1) & (d_side == 0) & (((a - b) * (d - c)).sum(axis=-1) > 0)
-    return bool(((meet | touch) & apart | folded).any())
+    return bool((((cross | touch) & apart) | folded).any())
