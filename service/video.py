@@ -17,7 +17,7 @@ from uepnet.model.count import Count
 from uepnet.model.errors import ImageError, InferenceError, InputError
 from uepnet.model.image import load_image
 from uepnet.model.zones import Zone
-from uepnet.service.counting import Backend, ModelName, count_fields, in_order
+from uepnet.service.backends import Backend, ModelName, count_fields, in_order
 from uepnet.service.frames import Choice, Frame, Gap, Source, reason
 from uepnet.service.live import timestamp
 from uepnet.service.recording import Record, Sink
