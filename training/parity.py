@@ -1,0 +1,111 @@
+"""How far an exported model lies from torch: both count the same tiles, and every difference is named."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uepnet.model.artifact import Artifact
+from uepnet.model.count import RunTiles, Tile
+from uepnet.model.decode import Maps, count_map
+from uepnet.model.errors import DataError
+from uepnet.model.image import load_image
+from uepnet.training.batches import MAX_PIXELS
+
+MULTIPLE = 32
+LARGE = ((256, 256), (512, 384), (512, 512), (1024, 768))  # (width, height), in turn
+SMALL = ((256, 256), (384, 256), (256, 384))
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """A tile, and where it comes from."""
+
+    name: str
+    pixels: Tile
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Differences relative to torch's count; for a tile with less than one person in it, to one."""
+
+    tiles: int
+    class_agreement: float  # share of cells with the same class in every head
+    count_difference: float  # mean over tiles
+    cell_difference: float  # sum of the cells' absolute differences over all people: errors cannot cancel out
+    worst_tile: float
+    worst: str  # where that is
+
+
+def cut_probes(images: Sequence[Path], number: int, sizes: Sequence[tuple[int, int]], seed: int) -> list[Probe]:
+    """`number` tiles at random places of images spread evenly over the list."""
+    if not images:
+        raise DataError("There are no images to compare the export on.")
+    rng = np.random.default_rng(seed)
+    chosen = [images[index * len(images) // number] for index in range(number)]
+    return [_cut(path, sizes[index % len(sizes)], rng) for index, path in enumerate(chosen)]
+
+
+def _cut(path: Path, size: tuple[int, int], rng: np.random.Generator) -> Probe:
+    image = load_image(path, max_pixels=MAX_PIXELS)
+    height, width = (_fit(side, wanted) for side, wanted in zip(image.shape[:2], size[::-1], strict=True))
+    if not height or not width:
+        raise DataError(f"{path} is too small: an image needs at least {MULTIPLE}x{MULTIPLE} pixels.")
+    y, x = (int(rng.integers(0, room + 1)) for room in (image.shape[0] - height, image.shape[1] - width))
+    name = f"{path.name} at ({x}, {y}), {width}x{height}"
+    return Probe(name, np.ascontiguousarray(image[y : y + height, x : x + width]))
+
+
+def _fit(side: int, wanted: int) -> int:
+    return min(side, wanted) // MULTIPLE * MULTIPLE
+
+
+def answers(run_tiles: RunTiles, probes: Sequence[Probe]) -> list[Maps]:
+    return list(run_tiles(probe.pixels for probe in probes))
+
+
+def compare(probes: Sequence[Probe], truth: Sequence[Maps], maps: Sequence[Maps], artifact: Artifact) -> Difference:
+    """`truth` is torch's answer to the probes, `maps` the exported model's."""
+    wanted = [_people(answer, artifact) for answer in truth]
+    found = [_people(answer, artifact) for answer in maps]
+    totals = [float(counts.sum(dtype=np.float64)) for counts in wanted]
+    answers = [float(counts.sum(dtype=np.float64)) for counts in found]
+    relative = [abs(a - b) / max(b, 1.0) for a, b in zip(answers, totals, strict=True)]
+    worst = int(np.argmax(relative))
+    cells = sum(float(np.abs(a - b).sum()) for a, b in zip(found, wanted, strict=True))
+    return Difference(
+        tiles=len(probes),
+        class_agreement=_agreement(truth, maps),
+        count_difference=float(np.mean(relative)),
+        cell_difference=cells / max(sum(totals), 1.0),
+        worst_tile=relative[worst],
+        worst=f"{probes[worst].name} counts {answers[worst]:.2f} instead of {totals[worst]:.2f}",
+    )
+
+
+def _people(maps: Maps, artifact: Artifact) -> NDArray[np.float32]:
+    counts = count_map(maps, artifact)
+    if not np.isfinite(counts).all():
+        raise DataError("A count is not a finite number: the network's weights or its fp16 range are broken.")
+    return counts
+
+
+def _agreement(truth: Sequence[Maps], maps: Sequence[Maps]) -> float:
+    if not truth[0].classes:
+        return 1.0  # a regression network has none to disagree on
+    pairs = [
+        (one, other)
+        for left, right in zip(truth, maps, strict=True)
+        for one, other in zip(left.classes, right.classes, strict=True)
+    ]
+    same = sum(int((one == other).sum()) for one, other in pairs)
+    return same / sum(one.size for one, _ in pairs)
+
+
+def occupied_classes(maps: Sequence[Maps]) -> int:
+    """How many classes are answered somewhere, in the head that uses fewest."""
+    heads = len(maps[0].classes)
+    used = [len(set().union(*(np.unique(answer.classes[head]).tolist() for answer in maps))) for head in range(heads)]
+    return min(used, default=0)
