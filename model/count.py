@@ -20,7 +20,7 @@ from uepnet.model.errors import ImageError
 from uepnet.model.image import load_image
 from uepnet.model.stitch import stitch
 from uepnet.model.tiling import Tile, cells_shape, cut, windows
-from uepnet.model.zones import Zone, ZoneCount, zone_counts
+from uepnet.model.zones import Zone, ZoneCount, check_zones, zone_counts
 
 __all__ = ["Count", "Counter", "Range", "RunTiles", "Tile", "ZoneCount", "count_image"]
 
@@ -52,11 +52,10 @@ class Count:
     cell: int = 8  # side of a cell in pixels
 
 
-def count_image(
-    image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTiles, zones: Sequence[Zone] = ()
-) -> Count:
+def count_image(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTiles, zones: Sequence[Zone] = ()) -> Count:
     """Count the people in an RGB image [height, width, 3] and in each zone of it."""
     height, width = image.shape[:2]
+    check_zones(zones, width, height)
     counts, saturated = _count_cells(_scaled(image, artifact.scale), artifact, run_tiles)
     if artifact.scale != 1:
         scaled = _scaled_size(width, height, artifact.scale)

@@ -30,20 +30,15 @@ _ANCHORS = np.array(
         (252, 231, 84),
     ]
 )
-_PLACES = np.linspace(0, 1, len(_ANCHORS))
-_COLOURS = np.stack(
-    [np.interp(np.linspace(0, 1, 256), _PLACES, channel) for channel in _ANCHORS.T], axis=1
-).astype(np.uint8)  # [256, 3], from nobody to the top of the scale
+_PLACES, _LEVELS = np.linspace(0, 255, len(_ANCHORS)), np.arange(256)
+# [256, 3], from nobody to the top of the scale
+_COLOURS = np.stack([np.interp(_LEVELS, _PLACES, channel) for channel in _ANCHORS.T], axis=1).astype(np.uint8)
 _FAINT, _STRONG = 110, 215  # how far the heat map hides the image: with hardly anyone, at the top (of 255)
-_SOMEONE = (
-    0.004  # people per cell; below it the heat map fades out, as networks see traces of people anywhere
-)
+_SOMEONE = 0.004  # people per cell; below it the heat map fades out, as networks see traces of people anywhere
 _INK, _QUIET_INK, _PAPER = (240, 240, 240), (178, 178, 184), (24, 24, 28)
 
 
-def heat_map(
-    count_map: NDArray[np.float32], width: int, height: int, cell: int = 8, top: float | None = None
-) -> Rgb:
+def heat_map(count_map: NDArray[np.float32], width: int, height: int, cell: int = 8, top: float | None = None) -> Rgb:
     """People per cell as colours, [height, width, 3]; `top` people are brightest (default: `scale_top`)."""
     colours = _COLOURS[_levels(count_map, top or scale_top(count_map))]
     return np.asarray(_spread(colours, width, height, cell))
@@ -130,9 +125,7 @@ def _legend(cell: int, top: float, font: Font, text_size: int) -> Image.Image:
     legend = Image.new("RGB", (width, 3 * line), _PAPER)
     draw = ImageDraw.Draw(legend)
     draw.text((0, line // 2), title, _QUIET_INK, font, anchor="lm")
-    legend.paste(
-        Image.fromarray(_COLOURS[None]).resize((width, text_size)), (0, line + (line - text_size) // 2)
-    )
+    legend.paste(Image.fromarray(_COLOURS[None]).resize((width, text_size)), (0, line + (line - text_size) // 2))
     for share, anchor in ((0.0, "lm"), (0.5, "mm"), (1.0, "rm")):
         # Colours follow the root: halfway along stands a quarter of the top.
         draw.text((share * width, 2 * line + line // 2), f"{top * share**2:.3g}", _INK, font, anchor=anchor)

@@ -62,9 +62,7 @@ def cells_shape(width: int, height: int, cell: int = 8) -> tuple[int, int]:
     return -(-height // cell), -(-width // cell)
 
 
-def windows(
-    width: int, height: int, tile: int, halo: int, cell: int = 8, multiple: int = 32
-) -> tuple[Window, ...]:
+def windows(width: int, height: int, tile: int, halo: int, cell: int = 8, multiple: int = 32) -> tuple[Window, ...]:
     """All windows of an image, row by row; equal in size, so that they batch."""
     down, across = _spans(height, tile, halo, cell, multiple), _spans(width, tile, halo, cell, multiple)
     return tuple(
@@ -98,6 +96,4 @@ def _spans(length: int, tile: int, halo: int, cell: int, multiple: int) -> list[
     starts = [index * (blocks - side) // (number - 1) for index in range(number)]
     middles = [(left + side + right) * multiple // 2 // cell for left, right in pairwise(starts)]
     owned = pairwise([0, *middles, cells])
-    return [
-        _Span(start * multiple, side * multiple, cells) for start, cells in zip(starts, owned, strict=True)
-    ]
+    return [_Span(start * multiple, side * multiple, cells) for start, cells in zip(starts, owned, strict=True)]

@@ -79,24 +79,22 @@ def load_zones(source: str | Path) -> tuple[Zone, ...]:
         complaint = error.errors()[0]
         field = ".".join(str(part) for part in complaint["loc"])
         raise ZoneError(f"The zones are wrong at {field or 'their start'}: {complaint['msg']}.") from None
-    check_zones(zones)
+    _check_names(zones)
     return zones
 
 
-def check_zones(zones: Sequence[Zone]) -> None:
-    """What must hold between zones: not too many, no name twice."""
-    if len(zones) > MAX_ZONES:
-        raise ZoneError(f"There are {len(zones)} zones; at most {MAX_ZONES} are allowed.")
-    for name, times in Counter(zone.name for zone in zones).items():
-        if times > 1:
-            raise ZoneError(f'There are {times} zones with the name "{name}"; each needs its own.')
+def check_zones(zones: Sequence[Zone], width: int, height: int) -> None:
+    """All that can be wrong with zones of a frame, found before anything is counted."""
+    _check_names(zones)
+    for zone in zones:
+        _corners(zone, width, height)
 
 
 def zone_counts(
     count_map: NDArray[np.float32], zones: Sequence[Zone], width: int, height: int, cell: int = 8
 ) -> tuple[ZoneCount, ...]:
     """People in each zone of a frame, in the zones' order."""
-    check_zones(zones)
+    _check_names(zones)
     return tuple(ZoneCount(zone.name, float((count_map * covered(zone, width, height, cell)).sum())) for zone in zones)
 
 
@@ -105,13 +103,26 @@ def covered(zone: Zone, width: int, height: int, cell: int = 8) -> Points:
 
     A cell cut by the image's right or bottom edge is as large as its part inside the image.
     """
+    rows, columns = cell_extents(height, cell), cell_extents(width, cell)
+    areas = np.abs(_cell_areas(_corners(zone, width, height) / cell, len(rows), len(columns)))
+    shares: Points = np.minimum(areas / (np.outer(rows, columns) / cell**2), 1.0)
+    return shares
+
+
+def _check_names(zones: Sequence[Zone]) -> None:
+    if len(zones) > MAX_ZONES:
+        raise ZoneError(f"There are {len(zones)} zones; at most {MAX_ZONES} are allowed.")
+    for name, times in Counter(zone.name for zone in zones).items():
+        if times > 1:
+            raise ZoneError(f'There are {times} zones with the name "{name}"; each needs its own.')
+
+
+def _corners(zone: Zone, width: int, height: int) -> Points:
+    """The corners [points, 2] in pixels of the part of a zone that lies inside the frame."""
     corners = _clip(zone.in_pixels(width, height), width, height)
     if abs(_area(corners)) < 1e-9:
         raise ZoneError(f'Zone "{zone.name}" lies outside the frame of {width} x {height} pixels.')
-    rows, columns = cell_extents(height, cell), cell_extents(width, cell)
-    areas = np.abs(_cell_areas(corners / cell, len(rows), len(columns)))
-    shares: Points = np.minimum(areas / (np.outer(rows, columns) / cell**2), 1.0)
-    return shares
+    return corners
 
 
 def _cell_areas(corners: Points, rows: int, columns: int) -> Points:
