@@ -1,163 +1,86 @@
-"""One way to count, wherever the model runs: in this process or behind a server; many images at once, in order."""
+"""The work of an admitted request, done in its own thread: bytes -> pixels -> count."""
 
-import io
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from ipaddress import ip_address
-from queue import SimpleQueue
-from threading import Event, Lock, Semaphore
-from typing import Any, NamedTuple, Protocol, TypeVar
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from uepnet.model.count import Count, Counter, Range
-from uepnet.model.errors import InferenceError
+from uepnet.model.count import Count, count_image
+from uepnet.model.errors import ImageTooLarge, InferenceError, UepnetError
 from uepnet.model.image import load_image
-from uepnet.model.zones import Zone, ZoneCount
-from uepnet.service.client import Client, CountAnswer
-from uepnet.service.frames import Picture
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-LARGEST_UNCOMPRESSED_BYTES = 24 * 2**20  # a 4K frame; larger ones could exceed the server's body limit
+from uepnet.model.zones import Zone
+from uepnet.service.engine import Engine
+from uepnet.service.schemas import CountAnswer, Timings
+from uepnet.service.serving import Serving
+from uepnet.service.tile_queue import Job, Timing
 
 
-class ModelName(NamedTuple):
-    name: str
-    version: str
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    count: Count
+    image: NDArray[np.uint8]  # [height, width, 3]
+    engine: Engine
+    decode_seconds: float
+    queue_seconds: float
+    inference_seconds: float
+
+    def timings(self, started: float) -> Timings:
+        """In milliseconds; `started` on time.monotonic's clock."""
+        total = time.monotonic() - started
+        seconds = (self.decode_seconds, self.queue_seconds, self.inference_seconds, total)
+        decode, queue, inference, total = (round(1000 * value, 3) for value in seconds)
+        return Timings(decode=decode, queue=queue, inference=inference, total=total)
+
+    def answer(self, started: float, request_id: str, with_map: bool = False) -> CountAnswer:
+        return CountAnswer.of(self.count, self.engine.summary, self.timings(started), request_id, with_map)
 
 
-class Backend(Protocol):
-    in_flight: int  # how many images it is worth giving it at once
-    model: ModelName  # at the start; a server may change to another
-
-    def count(self, picture: Picture, zones: Sequence[Zone]) -> tuple[Count, ModelName]: ...
-
-    def close(self) -> None: ...
-
-
-class InProcess:
-    """The model in this process. Two in flight: one image is decoded while the other is on the device."""
-
-    in_flight = 2
-
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
-        self._device = Lock()
-        self.model = ModelName(counter.artifact.name, counter.artifact.version)
-
-    def count(self, picture: Picture, zones: Sequence[Zone]) -> tuple[Count, ModelName]:
-        image = load_image(picture) if isinstance(picture, bytes) else picture
-        with self._device:
-            return self._counter.count(image, zones), self.model
-
-    def close(self) -> None:
-        pass
+def count_bytes(
+    serving: Serving, engine: Engine, job: Job, content: bytes | bytearray, zones: Sequence[Zone] = ()
+) -> Counted:
+    metrics = serving.metrics
+    with serving.slot(job):
+        started = time.monotonic()
+        try:
+            image = load_image(bytes(content), serving.settings.max_pixels)
+        except ImageTooLarge:
+            metrics.reject("too_many_pixels")
+            raise
+        decode_seconds = time.monotonic() - started
+    job.check()
+    timing = Timing()
+    count = count_image(image, engine.artifact, partial(job.run_tiles, timing=timing), zones)
+    metrics.decode_seconds.observe(decode_seconds)
+    metrics.queue_seconds.observe(timing.queue)
+    metrics.inference_seconds.observe(timing.inference)
+    metrics.images.inc()
+    metrics.people.inc(count.count)
+    return Counted(count, image, engine, decode_seconds, timing.queue, timing.inference)
 
 
-class OverServer:
-    """A server counts; several threads may ask at once."""
+class Many:
+    """Several images that several threads work off; a wrong image spoils its own entry alone."""
 
-    def __init__(self, client: Client, in_flight: int = 8, camera: str | None = None) -> None:
-        self._client, self._camera = client, camera
-        self.in_flight = in_flight
-        self._near = _is_loopback(client.host)
-        model = client.model()
-        self.model = ModelName(model.name, model.version)
+    def __init__(self, serving: Serving, contents: Sequence[bytes | bytearray], zones: Sequence[Zone] = ()) -> None:
+        self.results: list[Counted | UepnetError] = [InferenceError("not counted")] * len(contents)
+        self._serving = serving
+        self._contents = contents
+        self._zones = zones
+        self._todo = deque(range(len(contents)))
 
-    def count(self, picture: Picture, zones: Sequence[Zone]) -> tuple[Count, ModelName]:
-        content = picture if isinstance(picture, bytes) else self._encoded(picture)
-        answer = self._client.count(content, zones, camera=self._camera, with_map=True)
-        return as_count(answer), ModelName(answer.model.name, answer.model.version)
-
-    def close(self) -> None:
-        self._client.close()
-
-    def _encoded(self, image: NDArray[np.uint8]) -> bytes:
-        """Without loss either way. On this machine bytes are cheaper than packing them."""
-        file = io.BytesIO()
-        if self._near and image.nbytes <= LARGEST_UNCOMPRESSED_BYTES:
-            Image.fromarray(image).save(file, "BMP")
-        else:
-            Image.fromarray(image).save(file, "PNG", compress_level=1)
-        return file.getvalue()
-
-
-def as_count(answer: CountAnswer) -> Count:
-    """A server's answer as what counting in process gives."""
-    if answer.map is None:
-        raise InferenceError("The server sent no count map: it is older than this client.")
-    bounds = answer.range
-    return Count(
-        count=answer.count,
-        range=None if bounds is None else Range(bounds.low, bounds.high, bounds.level),
-        count_map=answer.map.array(),
-        width=answer.width,
-        height=answer.height,
-        zones=tuple(ZoneCount(zone.name, zone.count) for zone in answer.zones),
-        saturated=answer.saturated,
-        warnings=tuple(answer.warnings),
-        cell=answer.map.cell,
-    )
-
-
-def count_fields(count: Count, model: ModelName) -> dict[str, Any]:
-    """A count as it stands in every JSON that the command writes."""
-    bounds = count.range
-    return {
-        "count": count.count,
-        "range": None if bounds is None else {"low": bounds.low, "high": bounds.high, "level": bounds.level},
-        "zones": [{"name": zone.name, "count": zone.count} for zone in count.zones],
-        "saturated": count.saturated,
-        "warnings": list(count.warnings),
-        "model": model._asdict(),
-    }
-
-
-def in_order(
-    items: Iterable[T], work: Callable[[T], R], in_flight: int, ahead: int = 0
-) -> Generator[tuple[T, R], None, None]:
-    """`work` on the items, `in_flight` at once; each item with its result, in the order of the items.
-
-    An item is taken only when there is room for it (`ahead` more may wait), so of a live source the newest is
-    taken, and an endless one needs no more memory than a short one. The items are drawn in a thread of their
-    own: a source that stands still holds no finished result back.
-    """
-    room = Semaphore(in_flight + ahead)
-    handed: SimpleQueue[tuple[T, Future[R]] | None] = SimpleQueue()
-    stop = Event()
-    workers = ThreadPoolExecutor(in_flight, thread_name_prefix="count")
-    drawer = ThreadPoolExecutor(1, thread_name_prefix="draw")
-
-    def draw() -> None:
-        iterator = iter(items)
-        while room.acquire() and not stop.is_set():
+    def work(self, engine: Engine, job: Job) -> None:
+        """One thread's share: takes the next image until there is none."""
+        while True:
             try:
-                item = next(iterator)
-            except StopIteration:
+                index = self._todo.popleft()
+            except IndexError:
                 return
-            handed.put((item, workers.submit(work, item)))
-
-    drawn = drawer.submit(draw)
-    drawn.add_done_callback(lambda _: handed.put(None))
-    try:
-        while (entry := handed.get()) is not None:
-            item, future = entry
-            yield item, future.result()
-            room.release()
-        drawn.result()  # raises what drawing the items raised
-    finally:
-        stop.set()
-        room.release()
-        drawer.shutdown(wait=False)
-        workers.shutdown(wait=False, cancel_futures=True)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+            try:
+                self.results[index] = count_bytes(self._serving, engine, job, self._contents[index], self._zones)
+            except UepnetError as error:
+                job.check()  # no deadline or client left: the request as a whole has failed
+                self.results[index] = error

@@ -54,9 +54,7 @@ class CountMap(Wire):
 
     rows: int
     columns: int
-    cell: int = Field(
-        description="side of a cell in pixels; the last row and column may be cut by the image's edge"
-    )
+    cell: int = Field(description="side of a cell in pixels; the last row and column may be cut by the image's edge")
     values: str = Field(description="rows x columns little-endian float32, base64")
 
     @classmethod

@@ -76,9 +76,7 @@ class Settings(BaseSettings):
     cors_origins: Texts = Field((), description="comma-separated origins whose pages may call")
 
     log_format: Literal["plain", "json"] = Field("plain", description="how log lines look")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="the least that is logged"
-    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is logged")
 
     @field_validator("api_keys", "cors_origins", mode="before")
     @classmethod

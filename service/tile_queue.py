@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from types import TracebackType
-from typing import Self
 
 from uepnet.model.count import Tile
 from uepnet.model.decode import Maps
@@ -65,12 +63,8 @@ class Job:
         self.changed = threading.Condition(queue.lock)
         self._queue = queue
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """The request is over; to be called once all its threads have ended."""
         self._queue.close(self)
 
     @property
@@ -110,9 +104,7 @@ class Job:
 class TileQueue:
     """The jobs that wait for one device. All state is guarded by `lock`; names with _ are called under it."""
 
-    def __init__(
-        self, shape: Shape, metrics: Metrics, max_tiles: int, max_pixels: int, window_seconds: float
-    ) -> None:
+    def __init__(self, shape: Shape, metrics: Metrics, max_tiles: int, max_pixels: int, window_seconds: float) -> None:
         self.shape = shape
         self.ahead = 2 * max_tiles  # one batch on the device, the next one ready
         self.lock = threading.Lock()

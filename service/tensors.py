@@ -1,0 +1,113 @@
+"""The bodies of the Open Inference Protocol: JSON, with tensors inside it or raw behind it (binary extension)."""
+
+import base64
+import binascii
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from uepnet.service.problems import Refused
+
+INPUT = "images"
+DATATYPES = {np.dtype("<f4"): "FP32", np.dtype("<i4"): "INT32"}
+
+
+class _Tensor(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    name: Annotated[str, Field(max_length=64)]
+    parameters: dict[str, Any] = {}
+
+
+class InputTensor(_Tensor):
+    shape: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1, max_length=2)]
+    datatype: Literal["BYTES"]
+    data: list[str] | None = Field(None, description="base64 of each image; absent where they follow the JSON")
+
+
+class OutputTensor(_Tensor):
+    pass
+
+
+class InferRequest(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    id: Annotated[str, Field(max_length=256)] = ""
+    parameters: dict[str, Any] = {}
+    inputs: Annotated[list[InputTensor], Field(min_length=1, max_length=1)]
+    outputs: Annotated[list[OutputTensor], Field(max_length=16)] = []
+
+    def binary_outputs(self) -> dict[str, bool]:
+        """The outputs asked for by name, and whether each is to follow the JSON raw."""
+        default = bool(self.parameters.get("binary_data_output", False))
+        return {output.name: bool(output.parameters.get("binary_data", default)) for output in self.outputs}
+
+    @property
+    def all_binary(self) -> bool:
+        return bool(self.parameters.get("binary_data_output", False))
+
+
+def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest, list[bytes]]:
+    """The request and its images. `header_length` is the header Inference-Header-Content-Length."""
+    length = len(body)
+    if header_length is not None:
+        if not header_length.isdecimal() or int(header_length) > len(body):
+            raise Refused("wrong-request", "Inference-Header-Content-Length does not fit the body.")
+        length = int(header_length)
+    try:
+        request = InferRequest.model_validate_json(body[:length])
+    except ValidationError as error:
+        complaint = error.errors()[0]
+        where = ".".join(str(part) for part in complaint["loc"]) or "body"
+        raise Refused("wrong-request", f"{where}: {complaint['msg']}.") from None
+    tensor = request.inputs[0]
+    if tensor.name != INPUT:
+        raise Refused("wrong-request", f"The input must be called {INPUT}.")
+    images = _decode(tensor.data) if tensor.data is not None else _split(body[length:])
+    if len(images) != int(np.prod(tensor.shape)):
+        raise Refused("wrong-request", f"The shape of {INPUT} does not fit its {len(images)} items.")
+    return request, images
+
+
+def _decode(texts: Sequence[str]) -> list[bytes]:
+    try:
+        return [base64.b64decode(text, validate=True) for text in texts]
+    except (binascii.Error, ValueError):
+        raise Refused("wrong-request", f"Items of {INPUT} in JSON must be base64.") from None
+
+
+def _split(raw: bytes) -> list[bytes]:
+    """A raw BYTES tensor: each item behind its length as four little-endian bytes."""
+    items, at = [], 0
+    while at < len(raw):
+        if at + 4 > len(raw):
+            break
+        (size,) = struct.unpack_from("<I", raw, at)
+        items.append(raw[at + 4 : at + 4 + size])
+        at += 4 + size
+    if at != len(raw):
+        raise Refused("wrong-request", f"The raw items of {INPUT} do not fit the body.")
+    return items
+
+
+def encode_response(
+    head: Mapping[str, Any], outputs: Mapping[str, NDArray[Any]], binary: Mapping[str, bool]
+) -> tuple[bytes, int | None]:
+    """The body, and the length of its JSON where raw tensors follow it."""
+    described, tail = [], b""
+    for name, array in outputs.items():
+        tensor: dict[str, Any] = {"name": name, "datatype": DATATYPES[array.dtype], "shape": list(array.shape)}
+        if binary[name]:
+            raw = np.ascontiguousarray(array).tobytes()
+            tensor["parameters"] = {"binary_data_size": len(raw)}
+            tail += raw
+        else:
+            tensor["data"] = array.ravel().tolist()
+        described.append(tensor)
+    text = json.dumps({**head, "outputs": described}).encode()
+    return text + tail, len(text) if any(binary[name] for name in outputs) else None

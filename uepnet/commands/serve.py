@@ -1,0 +1,62 @@
+"""`uepnet serve`: the HTTP service and its page. Its flags are the fields of `service.settings.Settings`."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uepnet.service.settings import Settings
+
+EXAMPLES = """examples:
+  uepnet serve                                     the page and the service on http://127.0.0.1:8000
+  uepnet serve --host 0.0.0.0 --port 80            for others on the network
+  uepnet serve --model models/station --device cuda
+  UEPNET_API_KEYS=change-me-please uepnet serve    everything but liveness needs the key
+
+  curl --data-binary @crowd.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8000/v1/count
+
+Every flag is also an environment variable: --max-requests is UEPNET_MAX_REQUESTS. Keys are set in the
+environment alone (UEPNET_API_KEYS, UEPNET_ADMIN_KEY). docs/operations.md explains all settings."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from uepnet.service.settings import Settings, flag, is_secret
+
+    parser.description = "Run the HTTP service and its web page until SIGTERM or Ctrl-C."
+    parser.epilog = EXAMPLES
+    for name, field in Settings.model_fields.items():
+        if not is_secret(name):
+            default = "" if field.default in (None, ()) else f" (default: {field.default})"
+            parser.add_argument(flag(name), metavar="VALUE", help=f"{field.description}{default}".replace("%", "%%"))
+
+
+def run(args: argparse.Namespace) -> int:
+    from uepnet.service.logs import configure_logs
+    from uepnet.service.settings import Settings, load_settings, unknown_variables
+
+    given = {name: value for name, value in vars(args).items() if name in Settings.model_fields and value is not None}
+    settings = load_settings(given)
+    _check_model(settings)
+
+    from uepnet.service.server import Server
+
+    configure_logs(settings)
+    for sentence in unknown_variables():
+        print(f"uepnet: {sentence}", file=sys.stderr)
+    failure = Server(settings).run_until_drained()
+    if failure is not None:
+        print(f"uepnet: {failure}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _check_model(settings: "Settings") -> None:
+    """The commonest mistake, a wrong directory, is told before anything starts."""
+    from uepnet.model.artifact import Artifact
+    from uepnet.model.errors import ModelError
+    from uepnet.model.runtime import BUNDLED
+
+    if settings.model is not None:
+        Artifact.load(settings.model)
+    elif not BUNDLED.is_dir():
+        raise ModelError("This installation has no bundled model: name a model directory with --model DIR.")
