@@ -57,5 +57,5 @@ $(VENV)/.dev-$(RUNTIME): pyproject.toml constraints.txt | $(BIN)/python
 .typecheck/uepnet: $(wildcard uepnet/*)
 	rm -rf .typecheck && mkdir -p .typecheck/uepnet
 	for entry in uepnet/*; do ln -s "../../$$entry" .typecheck/uepnet/; done
-	for part in model training service bench; do ln -s "../../$$part" .typecheck/uepnet/; done
+	for part in model training service bench deploy; do ln -s "../../$$part" .typecheck/uepnet/; done
 	rm -rf .typecheck/uepnet/__pycache__

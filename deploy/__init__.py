@@ -1,0 +1,1 @@
+"""What operations runs: containers, monitoring, replicas over many machines."""
