@@ -133,7 +133,7 @@ class VideoFile:
         self._path = path
         self._stopped = False
         try:
-            self._container = av.open(path)
+            self._container = av.open(path if "://" in path else f"file:{path}")
         except (av.error.FFmpegError, OSError) as error:
             raise InputError(f"{path} is not a video that can be read ({reason(error)}).") from None
         stream = self._container.streams.best("video")

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from uepnet.model.errors import InputError, OutputError
-from uepnet.service.recording import Record, read_records
+from uepnet.service.recording import Record, read_records, time_text
 
 # Told apart by the colour-blind, too (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -44,6 +44,12 @@ class Series:
         for name, counts in self.zones.items():
             counts.append(zones.get(name, nan))
         self.clock = self.clock or "time" in record
+
+    def moment(self, second: float) -> str:
+        """A moment of this recording, for people."""
+        if not self.clock:
+            return time_text(second)
+        return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +114,6 @@ def draw(series: Sequence[Series], path: Path, alert: float | None = None, title
         raise InputError(f"{path}: a picture ends in .png, .svg or .pdf.") from None
 
 
-def time_text(second: float, clock: bool) -> str:
-    """A moment for people: of the day where the clock is known, else since the beginning."""
-    if clock:
-        return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    sign, whole = ("-", -second) if second < 0 else ("", second)
-    hours, minutes, seconds = int(whole // 3600), int(whole // 60 % 60), int(whole % 60)
-    return f"{sign}{hours}:{minutes:02}:{seconds:02}" if hours else f"{sign}{minutes:02}:{seconds:02}"
-
-
 def _moments(line: Series, clock: bool) -> list[float]:
     """What stands on the time axis: days since 1970 (matplotlib's dates), or seconds since the beginning."""
     if clock:
@@ -144,7 +141,7 @@ def _mark_alerts(axes: Axes, line: Series, threshold: float, clock: bool) -> Non
         x = moments[alert.start]
         axes.plot([x], [threshold], marker="^", color=ALERT_COLOUR, markersize=7, linestyle="")
         if number < MOST_LABELS:
-            text = time_text(alert.start, clock).split(" ")[1] if clock else time_text(x, clock)
+            text = datetime.fromtimestamp(alert.start, UTC).strftime("%H:%M:%S") if clock else time_text(x)
             axes.annotate(
                 text, (x, threshold), (3, 8), textcoords="offset points", color=ALERT_COLOUR, fontsize="small"
             )
@@ -161,7 +158,7 @@ def _dress(axes: Axes, clock: bool) -> None:
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     else:
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda second, _: time_text(second, clock=False)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda second, _: time_text(max(0.0, second))))
     if len(axes.get_legend_handles_labels()[0]) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 

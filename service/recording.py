@@ -66,6 +66,8 @@ class Recording:
 
     def close(self) -> None:
         self._file.close()
+        if not self._end and self.path.is_file():
+            self.path.unlink()  # an empty recording would only stand in the way of the next try
 
     def _cut(self) -> None:
         """Drop what is no whole line. (A pipe or a device has no end to cut at.)"""
@@ -101,6 +103,17 @@ def read_records(path: Path) -> Iterator[Record]:
                     yield _parsed(line, f"{path}, line {number}")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def moment_text(record: Record) -> str:
+    """When a record was, for people: the time of day of a live one, else the time since the beginning."""
+    return str(record["time"]) if "time" in record else time_text(record["timestamp"])
+
+
+def time_text(second: float) -> str:
+    """[H:]MM:SS"""
+    hours, minutes, seconds = int(second // 3600), int(second // 60 % 60), int(second % 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
 
 
 def write_csv(records: Iterable[Record], path: Path, zone_names: Sequence[str] = ()) -> None:

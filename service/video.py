@@ -39,6 +39,7 @@ class Summary:
     """What a recording holds; fed with its records."""
 
     counted: int = 0
+    fresh: int = 0  # of them counted now, not before a resumption
     gaps: int = 0
     dropped: int = 0
     people: float = 0.0
@@ -82,6 +83,7 @@ class Job:
                     record = self._record(result)
                     self.sink.write(record)
                     summary.add(record)
+                    summary.fresh += "count" in record
                     if self.annotated and isinstance(result, Counted) and result.image is not None:
                         self.annotated.write(result.image, result.count, result.frame.timestamp)
                     watch(record)

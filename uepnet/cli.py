@@ -9,7 +9,9 @@ Exit codes: 0 done, 1 some items failed, 2 wrong usage or input, 130 interrupted
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from typing import Any, NoReturn
 
 from uepnet import __version__
 
@@ -38,6 +40,24 @@ EXAMPLES = """examples:
 `uepnet COMMAND --help` explains a command, with examples."""
 
 
+class PrintCompletion(argparse.Action):
+    """Print the shell's completion script and leave, as --version does."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        try:
+            import shtab
+        except ModuleNotFoundError:
+            parser.error("completion needs shtab: pip install shtab")
+        print(shtab.complete(build_parser(), shell=str(values)))
+        parser.exit()
+
+
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The whole parser; with `only`, the other subcommands stay empty shells that cost no import."""
     parser = argparse.ArgumentParser(
@@ -47,13 +67,23 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"uepnet {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=PrintCompletion,
+        choices=("bash", "zsh", "tcsh"),
+        help='completion for your shell: eval "$(uepnet --print-completion bash)"',
+    )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         sub = subparsers.add_parser(
             name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, add_help=True
         )
         if only in (None, name):
-            import_module(f"uepnet.commands.{name}").configure(sub)
+            try:
+                import_module(f"uepnet.commands.{name}").configure(sub)
+            except ModuleNotFoundError:
+                if only == name:
+                    raise  # completion, though, does without what is not installed
     return parser
 
 
@@ -62,8 +92,8 @@ def main(argv: list[str] | None = None) -> int:
 
     arguments = sys.argv[1:] if argv is None else argv
     command = next((word for word in arguments if not word.startswith("-")), "")
-    args = build_parser(only=command).parse_args(arguments)
     try:
+        args = build_parser(only=command).parse_args(arguments)
         return int(import_module(f"uepnet.commands.{args.command}").run(args))
     except UepnetError as error:
         print(f"uepnet: {error}", file=sys.stderr)
@@ -77,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("uepnet"):
             raise
-        print(f"uepnet: {args.command} needs {error.name}: {_extra_for(error.name)}.", file=sys.stderr)
+        print(f"uepnet: {command} needs {error.name}: {_extra_for(error.name)}.", file=sys.stderr)
         return 2
 
 

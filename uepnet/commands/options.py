@@ -42,8 +42,8 @@ def open_backend(args: argparse.Namespace, camera: str | None = None) -> "Backen
 
         return InProcess(Counter(args.model, args.device, args.precision, args.threads))
 
-    from uepnet.service.client import Client
     from uepnet.service.backends import OverServer
+    from uepnet.service.client import Client
 
     if args.model is not None:
         raise InputError("--model and --server exclude each other: a server counts with its own model.")

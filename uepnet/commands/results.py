@@ -32,18 +32,18 @@ class TableReport:
         self._console, self._zone_names = console, zone_names
         self._first = True
         self._rows: list[list[Text]] = []
+        self._warnings: list[str] = []
         self._total, self._counted, self._failed = 0.0, 0, 0
 
     def add(self, entry: Entry) -> None:
         if "error" in entry:
             self._failed += 1
-            error = Text(entry["error"], style="red")
-            self._rows.append([Text(entry["path"]), Text("-"), error, *[Text("") for _ in self._zone_names]])
+            self._rows.append([Text(entry["path"]), Text("-"), Text("failed", style="red")])
         else:
             self._counted += 1
             self._total += entry["count"]
             self._rows.append(self._row(entry))
-            self._rows += [[Text(""), Text(""), Text(text, style="yellow")] for text in entry["warnings"]]
+            self._warnings += [f"{entry['path']}: {text}" for text in entry["warnings"]]
         if len(self._rows) >= ROWS_PER_PAGE:
             self._flush()
 
@@ -66,14 +66,16 @@ class TableReport:
         table = Table(box=None, show_header=self._first, pad_edge=False, width=self._console.width)
         table.add_column("image", ratio=5, overflow="fold")
         table.add_column("people", ratio=1, justify="right", min_width=7)
-        table.add_column("range", ratio=4, overflow="fold")
+        table.add_column("range", ratio=3, overflow="fold")
         for name in self._zone_names:
             table.add_column(name, ratio=1, justify="right", overflow="fold", min_width=6)
         for row in self._rows:
             table.add_row(*row)
         self._console.print(table)
+        for text in self._warnings:
+            self._console.print(Text(text, style="yellow"))
         self._first = False
-        self._rows = []
+        self._rows, self._warnings = [], []
 
 
 class JsonReport:
