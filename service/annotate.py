@@ -66,6 +66,7 @@ class AnnotatedVideo:
         stream.pix_fmt = "yuv420p"
         stream.codec_context.time_base = Fraction(1, TICKS)
         stream.codec_context.gop_size = FRAMES_PER_FRAGMENT
+        stream.codec_context.max_b_frames = 0  # with them the first fragment would begin late
         if codec == "libx264":
             stream.options = {"preset": "veryfast", "crf": "23"}
         return stream

@@ -32,6 +32,7 @@ from uepnet.model.zones import Zone
 from uepnet.service.schemas import BatchAnswer, CountAnswer, ModelAnswer, Problem
 
 Source = str | Path | bytes | NDArray[np.uint8]  # a file, its bytes, or RGB [height, width, 3]
+Part = tuple[str, tuple[str, bytes, str]]  # of a form: its name, then file name, content and media type
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -61,7 +62,7 @@ class Call(Generic[T]):
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes | None = None
-    files: Sequence[tuple[str, tuple[str, bytes, str]]] | None = None
+    files: Sequence[Part] | None = None
 
     def request(self, http: httpx.Client | httpx.AsyncClient) -> httpx.Request:
         return http.build_request(
@@ -91,7 +92,7 @@ def people(image: Source, kind: str) -> Call[NDArray[np.float32]]:
     return _count(image, (), {"map": kind}, "application/x-npy", _array)
 
 
-def batch(images: Sequence[Source]) -> Call[list[CountAnswer | UepnetError]]:
+def batch(images: Sequence[Source], zones: Sequence[Zone] = ()) -> Call[list[CountAnswer | UepnetError]]:
     def read(answer: httpx.Response) -> list[CountAnswer | UepnetError]:
         entries = _parsed(BatchAnswer, answer).results
         if len(entries) != len(images):
@@ -99,7 +100,7 @@ def batch(images: Sequence[Source]) -> Call[list[CountAnswer | UepnetError]]:
         return [entry.answer or _from_problem(entry.problem) for entry in entries]
 
     parts = [("image", (str(index), *encoded(image))) for index, image in enumerate(images)]
-    return Call("POST", "v1/count/batch", read, files=parts)
+    return Call("POST", "v1/count/batch", read, files=parts + _zone_parts(zones))
 
 
 def model() -> Call[ModelAnswer]:
@@ -148,12 +149,15 @@ def _count(
     if not zones:
         headers["Content-Type"] = media_type
         return Call("POST", "v1/count", read, params, headers, content)
-    text = json.dumps({"zones": [zone.model_dump(mode="json") for zone in zones]}).encode()
-    parts = [
-        ("image", ("image", content, media_type)),
-        ("zones", ("zones.json", text, "application/json")),
-    ]
+    parts = [("image", ("image", content, media_type)), *_zone_parts(zones)]
     return Call("POST", "v1/count", read, params, headers, files=parts)
+
+
+def _zone_parts(zones: Sequence[Zone]) -> list[Part]:
+    if not zones:
+        return []
+    text = json.dumps({"zones": [zone.model_dump(mode="json") for zone in zones]})
+    return [("zones", ("zones.json", text.encode(), "application/json"))]
 
 
 def _file(path: Path) -> bytes:

@@ -57,9 +57,9 @@ class Client:
         """Count a file, its bytes or an RGB array; `camera` shows it under that name on the server."""
         return self._send(calls.count(image, zones, camera, with_map))
 
-    def count_batch(self, images: Sequence[Source]) -> list[CountAnswer | UepnetError]:
+    def count_batch(self, images: Sequence[Source], zones: Sequence[Zone] = ()) -> list[CountAnswer | UepnetError]:
         """Many images in one request; a bad one gives its error and spoils no other."""
-        return self._send(calls.batch(images))
+        return self._send(calls.batch(images, zones))
 
     def overlay(self, image: Source, zones: Sequence[Zone] = ()) -> NDArray[np.uint8]:
         """The image with heat map, zones and legend, RGB [height, width, 3]."""
@@ -140,8 +140,10 @@ class AsyncClient:
     ) -> CountAnswer:
         return await self._send(await asyncio.to_thread(calls.count, image, zones, camera, with_map))
 
-    async def count_batch(self, images: Sequence[Source]) -> list[CountAnswer | UepnetError]:
-        return await self._send(await asyncio.to_thread(calls.batch, images))
+    async def count_batch(
+        self, images: Sequence[Source], zones: Sequence[Zone] = ()
+    ) -> list[CountAnswer | UepnetError]:
+        return await self._send(await asyncio.to_thread(calls.batch, images, zones))
 
     async def overlay(self, image: Source, zones: Sequence[Zone] = ()) -> NDArray[np.uint8]:
         return await self._send(await asyncio.to_thread(calls.picture, image, zones, "overlay"))

@@ -17,7 +17,7 @@ from uepnet.service.recording import Record, read_records, time_text
 # Told apart by the colour-blind, too (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 ALERT_COLOUR = "#B00020"
-MOST_LABELS = 8  # crossings with their time written beside them
+LABEL_SHARE = 0.08  # of the time axis, as much as a label takes
 
 
 @dataclass
@@ -35,8 +35,8 @@ class Series:
     def add(self, record: Record) -> None:
         bounds = record.get("range") or {}
         zones = {zone["name"]: zone["count"] for zone in record.get("zones", ())}
-        for name in zones.keys() - self.zones.keys():
-            self.zones[name] = [nan] * len(self.seconds)
+        for name in zones:
+            self.zones.setdefault(name, [nan] * len(self.seconds))
         self.seconds.append(record["timestamp"])
         self.count.append(record.get("count", nan))
         self.low.append(bounds.get("low", nan))
@@ -135,16 +135,26 @@ def _draw_zones(axes: Axes, line: Series, moments: list[float]) -> None:
 
 
 def _mark_alerts(axes: Axes, line: Series, threshold: float, clock: bool) -> None:
-    """A mark where the threshold was reached, with the time beside the first few."""
+    """A mark where the threshold was reached, with the time beside it where there is room."""
     moments = dict(zip(line.seconds, _moments(line, clock), strict=True))
-    for number, alert in enumerate(alerts(line, threshold)):
+    room = LABEL_SHARE * (max(moments.values()) - min(moments.values()))
+    free_from = min(moments.values())
+    for alert in alerts(line, threshold):
         x = moments[alert.start]
         axes.plot([x], [threshold], marker="^", color=ALERT_COLOUR, markersize=7, linestyle="")
-        if number < MOST_LABELS:
-            text = datetime.fromtimestamp(alert.start, UTC).strftime("%H:%M:%S") if clock else time_text(x)
-            axes.annotate(
-                text, (x, threshold), (3, 8), textcoords="offset points", color=ALERT_COLOUR, fontsize="small"
-            )
+        if x < free_from:
+            continue
+        free_from = x + room
+        text = datetime.fromtimestamp(alert.start, UTC).strftime("%H:%M:%S") if clock else time_text(x)
+        axes.annotate(
+            text,
+            (x, threshold),
+            (4, -14),
+            textcoords="offset points",
+            color=ALERT_COLOUR,
+            fontsize="small",
+            bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
+        )
 
 
 def _dress(axes: Axes, clock: bool) -> None:
@@ -159,8 +169,7 @@ def _dress(axes: Axes, clock: bool) -> None:
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     else:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda second, _: time_text(max(0.0, second))))
-    if len(axes.get_legend_handles_labels()[0]) > 1:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
 def _cycled(colours: Sequence[str], number: int) -> Iterable[str]:

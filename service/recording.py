@@ -39,16 +39,16 @@ class Recording:
         self.path = path
         if path.is_file() and path.stat().st_size and not resume and not overwrite:
             raise InputError(f"{path} exists: --resume goes on with it, --overwrite begins anew.")
-        resume = resume and path.is_file()
+        self._resumed = resume and path.is_file()
         try:
-            self._file = path.open("r+b" if resume else "wb", buffering=0)
+            self._file = path.open("r+b" if self._resumed else "wb", buffering=0)
         except OSError as error:
             raise OutputError(f"{path} cannot be written: {error.strerror}.") from None
-        self._end = _whole_lines(path) if resume else 0
+        self._end = _whole_lines(path) if self._resumed else 0
         self._cut()
 
     def kept(self) -> Iterator[Record]:
-        return read_records(self.path)
+        return read_records(self.path) if self._resumed else iter(())
 
     def write(self, record: Record) -> None:
         """Append one line, whole or not at all."""
