@@ -1,149 +1,108 @@
-"""One reader per data set layout -> samples: an image's path and its points.
+"""A data set's name, folder and split -> samples: an image's path and its points.
 
 Points are continuous (x, y): the centre of pixel (i, j) is (i + 0.5, j + 0.5). The annotated count is the number of
 points, those outside the frame included.
 
 Splits: `train` and `test` are the release's own. `val` and `calibration` are our fixed parts of train, `fit` is the
-rest of it, which training sees.
+rest of it, which training sees; where the release has a `val` of its own, that one is used. UCF_CC_50 has no test
+split but five folds: fold k tests on its ten images and trains on the other forty.
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
 from uepnet.model.errors import DataError
-from uepnet.training.targets import Kernel
+from uepnet.training import layouts, tables
+from uepnet.training.annotations import nobody
+from uepnet.training.sample import Points, Sample
 
-Points = NDArray[np.float64]  # [people, 2]
+__all__ = [
+    "FOLDS",
+    "LEFT_OUT",
+    "READERS",
+    "SPLITS",
+    "Points",
+    "Sample",
+    "load",
+    "parts",
+    "pictures",
+    "released",
+    "total_people",
+]
+
 SPLITS = ("train", "fit", "val", "calibration", "test")
 
+READERS: dict[str, Callable[[Path, str], list[Sample]]] = {
+    "shanghaitech-a": layouts.shanghaitech("A"),
+    "shanghaitech-b": layouts.shanghaitech("B"),
+    "ucf-cc-50": layouts.ucf_cc_50,
+    "ucf-qnrf": layouts.ucf_qnrf,
+    "worldexpo10": layouts.worldexpo10,
+    "jhu-crowd": layouts.jhu_crowd,
+    "nwpu": layouts.nwpu,
+    "mall": layouts.mall,
+    "list": tables.listed,
+    "coco": tables.coco,
+    "csv": tables.table,
+}
+# Releases that have, or may have, a validation split of their own: their readers know `val` too.
+OWN_VAL = frozenset({"jhu-crowd", "nwpu", "list", "coco", "csv"})
 
-@dataclass(frozen=True)
-class Sample:
-    """One annotated image. The annotation is read on first use."""
-
-    name: str  # unique within its data set
-    image: Path
-    read_points: Callable[[], Points] = field(repr=False)
-    kernel: Kernel = Kernel()
-    region: Callable[[], NDArray[np.bool_]] | None = field(default=None, repr=False)  # [height, width], counted pixels
-    scene: str = ""
-
-    @cached_property
-    def points(self) -> Points:
-        return self.read_points()
-
-    @cached_property
-    def size(self) -> tuple[int, int]:
-        """(width, height), upright, from the header."""
-        try:
-            with Image.open(self.image) as image:
-                width, height = image.size
-                turned = image.getexif().get(0x0112, 1) >= 5
-        except (OSError, SyntaxError, ValueError):
-            raise DataError(f"{self.image} cannot be read as an image.") from None
-        return (height, width) if turned else (width, height)
-
-
-def natural(path: Path) -> list[Any]:
-    """Sorts IMG_2 before IMG_10."""
-    return [int(part) if part.isdigit() else part.lower() for part in re.split(r"(\d+)", path.name)]
-
-
-def read_mat(path: Path) -> dict[str, Any]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    try:
-        content: dict[str, Any] = loadmat(str(path))
-    except FileNotFoundError:
-        raise DataError(f"The annotation {path} is missing.") from None
-    except (MatReadError, ValueError, OSError, TypeError, NotImplementedError):
-        raise DataError(f"The annotation {path} is not a readable MATLAB file.") from None
-    return content
-
-
-def as_points(values: Any, origin: float, source: Path) -> Points:
-    """Rows whose first two columns are x, y; `origin` moves them so that pixel centres lie at +0.5."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.size == 0:
-        return np.zeros((0, 2))
-    if array.ndim != 2 or array.shape[1] < 2 or not np.isfinite(array[:, :2]).all():
-        raise DataError(f"The annotation {source} does not hold rows of x and y.")
-    return array[:, :2] + origin
-
-
-MATLAB = -0.5  # 1-based pixel indices
-ZERO_BASED = 0.5
-
-
-def shanghaitech(part: str) -> Callable[[Path, str], list[Sample]]:
-    """part_A or part_B, with or without `_final`; ground_truth or ground-truth."""
-    kernel = Kernel(fixed=15.0) if part == "B" else Kernel()
-
-    def read(root: Path, split: str) -> list[Sample]:
-        folders = [root / f"part_{part}_final", root / f"part_{part}"]
-        base = next((folder for folder in folders if folder.is_dir()), None)
-        if base is None:
-            raise DataError(f"{root} holds neither part_{part}_final nor part_{part}.")
-        data = base / f"{split}_data"
-        truths = [data / "ground_truth", data / "ground-truth"]
-        truth = next((folder for folder in truths if folder.is_dir()), truths[0])
-        return [
-            Sample(image.name, image, lambda mat=truth / f"GT_{image.stem}.mat": _image_info(mat), kernel)
-            for image in images_in(data / "images")
-        ]
-
-    return read
-
-
-def _image_info(path: Path) -> Points:
-    try:
-        return as_points(read_mat(path)["image_info"][0, 0][0, 0][0], MATLAB, path)
-    except (KeyError, IndexError, TypeError):
-        raise DataError(f"The annotation {path} has no image_info with points.") from None
-
-
-def images_in(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise DataError(f"The folder {folder} is missing.")
-    kinds = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"}
-    return sorted((path for path in folder.iterdir() if path.suffix.lower() in kinds), key=natural)
-
+FOLDS = {"ucf-cc-50": 5}
 
 # Photographs of part A that stand in its test split too: never trained on.
 LEFT_OUT = {"shanghaitech-a": frozenset(f"IMG_{number}.jpg" for number in (2, 60, 97, 121, 139, 154))}
 
-READERS: dict[str, Callable[[Path, str], list[Sample]]] = {
-    "shanghaitech-a": shanghaitech("A"),
-    "shanghaitech-b": shanghaitech("B"),
-}
 
-
-def load(dataset: str, root: Path, split: str = "train") -> list[Sample]:
-    """The samples of a split, in natural order."""
-    reader = READERS.get(dataset)
-    if reader is None:
-        raise DataError(f"There is no data set called {dataset!r}: choose {', '.join(READERS)}.")
+def load(dataset: str, root: Path, split: str = "train", fold: int | None = None) -> list[Sample]:
+    """The samples of a split, in natural order; `fold` for data sets that are cross-validated."""
     if split not in SPLITS:
         raise DataError(f"There is no split called {split!r}: choose {', '.join(SPLITS)}.")
-    if not root.is_dir():
-        raise DataError(f"The folder {root} does not exist.")
-    samples = reader(root, "test" if split == "test" else "train")
+    own_val = _read(dataset, root, "val", fold) if dataset in OWN_VAL and split in ("val", "fit") else []
+    if split == "val" and own_val:
+        return own_val
+    samples = _read(dataset, root, "test" if split == "test" else "train", fold)
     if not samples:
         raise DataError(f"{root} holds no images for {dataset}, split {split}.")
     if split in ("train", "test"):
         return samples
     kept = [sample for sample in samples if sample.name not in LEFT_OUT.get(dataset, frozenset())]
-    return [sample for sample, part in zip(kept, parts(kept), strict=True) if part == split]
+    wanted = ("fit", "val") if split == "fit" and own_val else (split,)
+    chosen = [sample for sample, part in zip(kept, parts(kept), strict=True) if part in wanted]
+    if not chosen:
+        raise DataError(f"{root} has {len(kept)} images to train on, too few to hold any back as {split}.")
+    return chosen
+
+
+def _read(dataset: str, root: Path, split: str, fold: int | None) -> list[Sample]:
+    """What the release holds as `train`, `val` or `test`."""
+    reader = READERS.get(dataset)
+    if reader is None:
+        raise DataError(f"There is no data set called {dataset!r}: choose {', '.join(READERS)}.")
+    if not root.exists():
+        raise DataError(f"The folder {root} does not exist.")
+    if fold is None:
+        return reader(root, split)
+    folds = FOLDS.get(dataset)
+    if folds is None:
+        raise DataError(f"{dataset} has no folds.")
+    if not 1 <= fold <= folds:
+        raise DataError(f"{dataset} has no fold {fold}: choose 1 to {folds}.")
+    return [sample for sample in reader(root, "train") if (layouts.fold_of(sample) == fold) == (split == "test")]
+
+
+def released(dataset: str, root: Path) -> dict[str, list[Sample]]:
+    """The splits of the release that are there."""
+    found = {}
+    for split in ("train", "val", "test"):
+        if split == "val" and dataset not in OWN_VAL:
+            continue
+        try:
+            found[split] = _read(dataset, root, split, None)
+        except DataError:
+            continue  # not every copy has every split
+    return {split: samples for split, samples in found.items() if samples}
 
 
 def parts(samples: Sequence[Sample]) -> list[str]:
@@ -167,10 +126,10 @@ def _digest(name: str) -> str:
 
 def pictures(folder: Path) -> list[Sample]:
     """Images with nobody in them."""
-    found = images_in(folder)
+    found = layouts.images_in(folder)
     if not found:
         raise DataError(f"{folder} holds no images.")
-    return [Sample(path.name, path, lambda: np.zeros((0, 2))) for path in found]
+    return [Sample(path.name, path, nobody) for path in found]
 
 
 def total_people(samples: Iterable[Sample]) -> int:
