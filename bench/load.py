@@ -1,0 +1,172 @@
+"""`uepnet bench load URL`: put load on a running service and report what came back."""
+
+import argparse
+import asyncio
+import io
+import itertools
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = """examples:
+  uepnet bench load http://127.0.0.1:8000                               1, 2, 4 and 8 senders, 10 seconds each
+  uepnet bench load http://127.0.0.1:8000 --images frames/*.jpg --senders 16 --seconds 60
+  uepnet bench load http://127.0.0.1:8000 --rate 5 10 20 --plot load.png   requests a second, whatever happens
+  uepnet bench load http://127.0.0.1:8000 --cameras 100 --rate 100 --json > load.json
+
+Senders wait for their answer before they ask again (closed loop): how much can it do? A rate does not wait (open
+loop): what do users feel? The key of the service, if it has one, is read from UEPNET_API_KEY."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Put load on a running service; report throughput and latency."
+    parser.epilog = EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("url", help="the service, such as http://127.0.0.1:8000")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--senders", type=_within(1, 1024), nargs="+", default=[1, 2, 4, 8], metavar="N", help="closed loop (default)"
+    )
+    kind.add_argument("--rate", type=_within(0.01, 10_000), nargs="+", metavar="R", help="open loop, requests a second")
+    parser.add_argument("--seconds", type=_within(0.1, 3600), default=10.0, help="of each row (default: 10)")
+    parser.add_argument("--warm-up", type=_within(0, 600), default=2.0, metavar="SECONDS", help="not measured (2)")
+    parser.add_argument("--images", type=Path, nargs="+", metavar="FILE", help="sent in turn; without it a drawn one")
+    parser.add_argument("--size", default="1024x768", help="of the drawn image (default: 1024x768)")
+    parser.add_argument("--cameras", type=_within(0, 100_000), default=0, metavar="N", help="send as N cameras in turn")
+    parser.add_argument(
+        "--max-in-flight", type=_within(1, 4096), default=256, metavar="N", help="past it the open loop drops (256)"
+    )
+    parser.add_argument("--timeout", type=_within(0.1, 600), default=60.0, help="seconds for an answer (default: 60)")
+    parser.add_argument("--json", action="store_true", help="print JSON: {machine, rows}")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw latency and throughput over load")
+
+
+def run(args: argparse.Namespace) -> int:
+    from uepnet.bench.machine import machine
+
+    bodies = [_read(path) for path in args.images] if args.images else [drawn_image(args.size)]
+    rows = asyncio.run(measure(args, bodies))
+    if args.json:
+        print(json.dumps({"machine": machine(), "rows": rows}, indent=2))
+    else:
+        _show(rows)
+    if args.plot is not None:
+        plot(rows, args.plot)
+    return 0 if all(row["ok"] for row in rows) and not any(row["failed"] for row in rows) else 1
+
+
+async def measure(args: argparse.Namespace, bodies: Sequence[bytes]) -> list[dict[str, Any]]:
+    import httpx
+
+    from uepnet.bench.traffic import Tally, arriving, closed
+    from uepnet.model.errors import InputError
+
+    key = os.environ.get("UEPNET_API_KEY")
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    headers = {"Content-Type": "image/*"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    async with httpx.AsyncClient(base_url=args.url, headers=headers, limits=limits, timeout=args.timeout) as http:
+        number = itertools.count()
+
+        async def send() -> int:
+            turn = next(number)
+            params = {"camera": f"load-{turn % int(args.cameras)}"} if args.cameras else {}
+            try:
+                answer = await http.post("/v1/count", content=bodies[turn % len(bodies)], params=params)
+            except httpx.HTTPError:
+                return 0
+            return answer.status_code
+
+        first = await send()
+        if first not in (200, 429, 503):
+            said = f"answered {first}" if first else "does not answer"
+            raise InputError(f"{args.url} {said} to a first image; is it a uepnet service, and is its key right?")
+        if args.warm_up:
+            await closed(send, 2, args.warm_up)
+
+        async def row(load: float) -> Tally:
+            if args.rate:
+                return await arriving(send, load, args.seconds, int(args.max_in_flight))
+            return await closed(send, int(load), args.seconds)
+
+        return [(await row(load)).row() for load in args.rate or args.senders]
+
+
+def drawn_image(size: str) -> bytes:
+    """A JPEG that is as hard to decode as a photograph: smooth shapes with noise on them. Always the same one."""
+    import numpy as np
+    from PIL import Image
+
+    from uepnet.model.errors import InputError
+
+    try:
+        width, height = (int(side) for side in size.split("x"))
+    except ValueError:
+        raise InputError(f"--size is WIDTHxHEIGHT, such as 1024x768, not {size!r}.") from None
+    if not (1 <= width <= 20_000 and 1 <= height <= 20_000):
+        raise InputError(f"--size must have sides of 1 to 20000 pixels, not {size}.")
+    rows, columns = np.mgrid[0:height, 0:width]
+    waves = 128 + 60 * np.sin(columns / 37) * np.cos(rows / 23)
+    noise = np.random.default_rng(0).normal(0, 20, (height, width, 3))
+    pixels = np.clip(waves[:, :, None] + noise, 0, 255).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=85)
+    return file.getvalue()
+
+
+def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    loads = [row["load"] for row in rows]
+    figure, (above, below) = pyplot.subplots(2, 1, sharex=True, figsize=(7, 6), layout="constrained")
+    for level in ("p50", "p95", "p99"):
+        above.plot(loads, [row["latency_ms"][level] or math.nan for row in rows], marker="o", label=level)
+    above.set(ylabel="latency, ms", ylim=(0, None))
+    above.legend()
+    below.plot(loads, [row["per_second"] for row in rows], marker="o", label="answered")
+    below.plot(loads, [row["rejected"] / row["seconds"] for row in rows], marker="x", label="turned away")
+    below.set(xlabel="senders" if rows[0]["mode"] == "closed" else "requests a second", ylabel="a second")
+    below.set(ylim=(0, None))
+    below.legend()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def _show(rows: Sequence[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    levels = list(rows[0]["latency_ms"])
+    heads = ["senders" if rows[0]["mode"] == "closed" else "rate", "a second", *(f"{level} ms" for level in levels)]
+    table = Table(*heads, "ok", "rejected", "failed", "dropped")
+    for row in rows:
+        latencies = ["-" if row["latency_ms"][level] is None else f"{row['latency_ms'][level]:.1f}" for level in levels]
+        counts = [str(row[name]) for name in ("ok", "rejected", "failed", "dropped")]
+        table.add_row(f"{row['load']:g}", f"{row['per_second']:.2f}", *latencies, *counts)
+    for column in table.columns:
+        column.justify = "right"
+    Console().print(table)
+
+
+def _read(path: Path) -> bytes:
+    from uepnet.model.errors import InputError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from None
+
+
+def _within(low: float, high: float) -> Any:
+    def number(text: str) -> float:
+        value = float(text)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not within {low:g} and {high:g}")
+        return value
+
+    return number
