@@ -22,7 +22,7 @@ from uepnet.service.frames import Picture
 T = TypeVar("T")
 R = TypeVar("R")
 
-LARGEST_UNCOMPRESSED_BYTES = 24 * 2**20  # a 4K frame; larger ones could exceed the server's body limit
+LARGEST_UNPACKED_BYTES = 24 * 2**20  # a 4K frame; larger ones could exceed the server's body limit
 
 
 class ModelName(NamedTuple):
@@ -64,26 +64,27 @@ class OverServer:
     def __init__(self, client: Client, in_flight: int = 8, camera: str | None = None) -> None:
         self._client, self._camera = client, camera
         self.in_flight = in_flight
-        self._near = _is_loopback(client.host)
+        self._packed = not _is_loopback(client.host)
         model = client.model()
         self.model = ModelName(model.name, model.version)
 
     def count(self, picture: Picture, zones: Sequence[Zone]) -> tuple[Count, ModelName]:
-        content = picture if isinstance(picture, bytes) else self._encoded(picture)
+        content = picture if isinstance(picture, bytes) else without_loss(picture, self._packed)
         answer = self._client.count(content, zones, camera=self._camera, with_map=True)
         return as_count(answer), ModelName(answer.model.name, answer.model.version)
 
     def close(self) -> None:
         self._client.close()
 
-    def _encoded(self, image: NDArray[np.uint8]) -> bytes:
-        """Without loss either way. On this machine bytes are cheaper than packing them."""
-        file = io.BytesIO()
-        if self._near and image.nbytes <= LARGEST_UNCOMPRESSED_BYTES:
-            Image.fromarray(image).save(file, "BMP")
-        else:
-            Image.fromarray(image).save(file, "PNG", compress_level=1)
-        return file.getvalue()
+
+def without_loss(image: NDArray[np.uint8], packed: bool) -> bytes:
+    """The very pixels as PNG, or as BMP: within one machine bytes are cheaper than packing them."""
+    file = io.BytesIO()
+    if packed or image.nbytes > LARGEST_UNPACKED_BYTES:
+        Image.fromarray(image).save(file, "PNG", compress_level=1)
+    else:
+        Image.fromarray(image).save(file, "BMP")
+    return file.getvalue()
 
 
 def as_count(answer: CountAnswer) -> Count:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -55,9 +56,7 @@ class Recorder:
         return [answer(one) for one in tiles]
 
 
-def batcher(
-    run: Callable[[Sequence[Tile]], list[Maps]], metrics: Metrics | None = None, **limits: float
-) -> Batcher:
+def batcher(run: Callable[[Sequence[Tile]], list[Maps]], metrics: Metrics | None = None, **limits: float) -> Batcher:
     def shape(height: int, width: int) -> tuple[int, int]:
         return height, width
 
@@ -160,15 +159,15 @@ def test_tiles_are_cut_only_a_little_ahead_of_the_device() -> None:
 
 
 def test_an_idle_device_waits_for_others_only_where_batches_can_grow() -> None:
-    for max_tiles, least_seconds in ((1, 0.0), (4, 0.2)):
+    for max_tiles, can_grow in ((1, False), (4, True)):
         run = Recorder()
         batches = batcher(run, max_tiles=max_tiles, window_seconds=0.2)
         other = job(batches)
         time.sleep(0.02)  # the device thread is idle
         began = time.monotonic()
         assert values(job(batches), iter([tile(1)])) == [1]
-        seconds = time.monotonic() - began
-        assert least_seconds <= seconds < least_seconds + 0.15
+        waited = time.monotonic() - began >= 0.2
+        assert waited == can_grow
         assert values(other, iter([])) == []
 
 
@@ -260,7 +259,7 @@ def test_a_deadline_ends_the_wait_while_the_device_is_busy() -> None:
     in_thread(lambda: values(job(batches), iter([tile(1)])))
     assert run.entered.wait(SOON)
     began = time.monotonic()
-    with pytest.raises(DeadlineExceeded), job(batches, 0.05) as late:
+    with pytest.raises(DeadlineExceeded), closing(job(batches, 0.05)) as late:
         values(late, iter([tile(2)]))
     assert 0.05 <= time.monotonic() - began < 1
     run.go.set()
@@ -304,7 +303,7 @@ def test_an_abandoned_iteration_takes_its_tiles_back() -> None:
 
 def test_a_retired_batcher_serves_open_jobs_and_ends_with_the_last() -> None:
     batches = batcher(Recorder())
-    with job(batches) as last:
+    with closing(job(batches)) as last:
         batches.retire()
         with pytest.raises(InferenceError):
             job(batches)
@@ -335,7 +334,10 @@ def test_timings_tell_waiting_from_running() -> None:
     ahead, _ = in_thread(lambda: values(job(batches), iter([tile(1)])))
     time.sleep(0.01)
     timing = Timing()
+    began = time.monotonic()
     assert values(job(batches), iter([tile(2), tile(3)]), timing) == [2, 3]
+    seconds = time.monotonic() - began
     ahead.join(SOON)
-    assert 0.1 <= timing.inference < 0.15
-    assert 0.02 <= timing.queue < 0.1
+    assert timing.inference >= 0.1
+    assert timing.queue >= 0.02
+    assert timing.inference + timing.queue <= seconds

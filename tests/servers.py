@@ -1,0 +1,152 @@
+"""Real servers for tests: uvicorn on a free port, in a thread or as a process of its own."""
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from uepnet.model.decode import Maps
+from uepnet.model.runtime import Runtime
+from uepnet.service.engine import ServedRuntime
+from uepnet.service.server import Server, bind
+from uepnet.service.settings import Settings
+
+SOON = 60.0
+
+
+def eventually(condition: Callable[[], object], seconds: float = SOON) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "did not happen in time"
+        time.sleep(0.005)
+
+
+def encoded(array: NDArray[np.uint8], kind: str = "PNG") -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, kind)
+    return file.getvalue()
+
+
+def grey(width: int, height: int, value: int = 255) -> NDArray[np.uint8]:
+    return np.full((height, width, 3), value, np.uint8)
+
+
+@contextmanager
+def running(settings: Settings, runtime: ServedRuntime | None = None, ready: bool = True) -> Iterator["Running"]:
+    """A server in a thread of this process."""
+    listener = bind(settings)
+    port = listener.getsockname()[1]
+    server = Server(settings, runtime)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SOON) as http:
+        eventually(lambda: server.started)
+        if ready:
+            eventually(lambda: server.serving.is_ready)
+        try:
+            yield Running(server, http, port)
+        finally:
+            server.should_exit = True
+            thread.join(SOON)
+            assert not thread.is_alive(), "the server did not stop"
+
+
+class Running:
+    def __init__(self, server: Server, http: httpx.Client, port: int) -> None:
+        self.server = server
+        self.serving = server.serving
+        self.http = http
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+
+    def count(self, content: bytes, kind: str = "image/png", **options: Any) -> httpx.Response:
+        headers = {"Content-Type": kind, **options.pop("headers", {})}
+        return self.http.post("/v1/count", content=content, headers=headers, **options)
+
+    def metric(self, name: str, /, **labels: str) -> float:
+        value = self.serving.metrics.registry.get_sample_value(name, labels)
+        assert value is not None, f"no sample {name} {labels}"
+        return value
+
+
+class HeldRuntime(Runtime):
+    """The real runtime, but each batch waits for `go`, and `spoil` makes it fail."""
+
+    def __init__(self, model_dir: Path) -> None:
+        super().__init__(model_dir, device="cpu")
+        self.go = threading.Event()
+        self.go.set()
+        self.tiles = 0
+        self.spoil: BaseException | None = None
+
+    def run(self, tiles: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> list[Maps]:
+        self.tiles += len(tiles)
+        assert self.go.wait(SOON)
+        if self.spoil is not None:
+            raise self.spoil
+        return super().run(tiles)
+
+
+class Process:
+    """`uepnet serve` as a process; its log is kept."""
+
+    def __init__(self, model: Path | None, **settings: object) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("UEPNET_")}
+        environment |= {f"UEPNET_{name.upper()}": str(value) for name, value in settings.items()}
+        command = [sys.executable, "-m", "uepnet", "serve", "--port", "0"]
+        self.popen = subprocess.Popen(
+            command if model is None else [*command, "--model", str(model)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        self.log: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        eventually(lambda: self._port() or self.popen.poll() is not None)
+        assert self.popen.poll() is None, "".join(self.log)
+        self.port = int(self._port() or 0)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.http = httpx.Client(base_url=self.url, timeout=SOON)
+
+    def wait_until_ready(self) -> None:
+        eventually(lambda: self.http.get("/v2/health/ready").status_code == 200)
+
+    def terminate(self) -> None:
+        self.popen.send_signal(signal.SIGTERM)
+
+    def exit_code(self) -> int:
+        code = self.popen.wait(SOON)
+        self._reader.join(SOON)
+        return code
+
+    def close(self) -> None:
+        self.http.close()
+        self.popen.kill()
+        self.exit_code()
+        assert self.popen.stderr is not None
+        self.popen.stderr.close()
+
+    def _port(self) -> str | None:
+        return next(
+            (found[1] for line in self.log if (found := re.search(r"listening on http://\S*:(\d+)", line))), None
+        )
+
+    def _read(self) -> None:
+        assert self.popen.stderr is not None
+        for line in self.popen.stderr:
+            self.log.append(line.rstrip("\n"))

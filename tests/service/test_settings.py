@@ -1,0 +1,98 @@
+"""Settings: environment and flags from one definition, wrong values told in one sentence."""
+
+import argparse
+
+import pytest
+from pydantic import ValidationError
+
+from uepnet.commands.serve import configure
+from uepnet.model.errors import InputError
+from uepnet.service.settings import Settings, flag, is_secret, load_settings, unknown_variables
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for field in Settings.model_fields:
+        monkeypatch.delenv(f"UEPNET_{field.upper()}", raising=False)
+
+
+def test_every_field_is_a_variable_and_a_flag_but_secrets_are_no_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    flags = {action.dest for action in parser._actions} - {"help"}
+    secrets = {field for field in Settings.model_fields if is_secret(field)}
+    assert flags | secrets == set(Settings.model_fields)
+    assert not flags & secrets
+    assert secrets == {"api_keys", "admin_key"}
+    monkeypatch.setenv("UEPNET_MAX_REQUESTS", "7")
+    assert load_settings().max_requests == 7
+    assert flag("max_requests") == "--max-requests"
+
+
+def test_every_field_says_what_it_is_for() -> None:
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+
+
+def test_a_flag_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UEPNET_PORT", "1234")
+    assert load_settings().port == 1234
+    assert load_settings({"port": "4321"}).port == 4321
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("port", "x", "--port = x: input should be a valid integer"),
+        ("port", "70000", "--port = 70000: input should be less than or equal to 65535"),
+        ("precision", "fp8", "--precision = fp8: input should be 'auto', 'fp32', 'fp16' or 'int8'"),
+        ("deadline_seconds", "0", "--deadline-seconds = 0: input should be greater than 0"),
+        ("deadline_seconds", "nan", "--deadline-seconds = nan: "),
+        ("max_body_bytes", "much", "--max-body-bytes = much: "),
+        ("max_buffered_bytes", "1MiB", "max_buffered_bytes (1048576) must hold at least one body"),
+        ("cors_origins", "example.org", "an origin looks like https://example.org, not 'example.org'"),
+    ],
+)
+def test_a_wrong_flag_is_one_sentence(field: str, value: str, sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_settings({field: value})
+    assert sentence in str(error.value)
+    assert str(error.value).endswith(".")
+    assert "\n" not in str(error.value)
+
+
+def test_a_wrong_variable_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UEPNET_PORT", "x")
+    with pytest.raises(InputError, match=r"^UEPNET_PORT = x: "):
+        load_settings()
+
+
+@pytest.mark.parametrize("keys", ["short", "with blank inside", "long-enough-one,short", "schlüssel-schlüssel"])
+def test_a_weak_key_is_refused_and_never_shown(monkeypatch: pytest.MonkeyPatch, keys: str) -> None:
+    for variable in ("UEPNET_API_KEYS", "UEPNET_ADMIN_KEY"):
+        monkeypatch.setenv(variable, keys.split(",")[-1])
+        with pytest.raises(InputError) as error:
+            load_settings()
+        assert keys.split(",")[-1] not in str(error.value)
+        monkeypatch.delenv(variable)
+
+
+def test_lists_are_separated_by_commas_and_secrets_stay_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UEPNET_API_KEYS", "first-key-here, second-key-here,")
+    settings = load_settings()
+    assert [key.get_secret_value() for key in settings.api_keys] == ["first-key-here", "second-key-here"]
+    assert "first-key" not in repr(settings)
+
+
+def test_sizes_may_have_units() -> None:
+    assert load_settings({"max_body_bytes": "4MiB"}).max_body_bytes == 4 * 2**20
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        load_settings().port = 1
+
+
+def test_a_slip_of_the_pen_in_a_variable_is_told() -> None:
+    (sentence,) = unknown_variables(["UEPNET_MAX_REQUEST", "UEPNET_PORT", "HOME"])
+    assert sentence == "UEPNET_MAX_REQUEST is no setting of the service; did you mean UEPNET_MAX_REQUESTS?"
