@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from uepnet.model.artifact import Artifact
@@ -105,4 +104,10 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
             rows.writerow([result.name, result.truth, f"{result.count.count:.2f}", low, high, f"{result.error:.2f}"])
 
 
-Masks = dict[str, NDArray[np.bool_]]
+def per_scene(results: Sequence[Result]) -> dict[str, float]:
+    """The MAE of each scene, and `average`, their mean (WorldExpo'10's protocol)."""
+    scenes = sorted({result.scene for result in results})
+    errors = {
+        scene: float(np.mean([abs(result.error) for result in results if result.scene == scene])) for scene in scenes
+    }
+    return errors | {"average": float(np.mean(list(errors.values())))}

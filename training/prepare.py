@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
 from uepnet.model.artifact import Artifact, Decoding, Layout, Tiling
-from uepnet.model.errors import DataError
-from uepnet.model.network import UEPNet, encoder_weights
+from uepnet.model.errors import DataError, ModelError
+from uepnet.model.network import UEPNet, build, encoder_weights
 from uepnet.training import dataset, distributed
 from uepnet.training.config import NORMALISATION, WIDTH, Config
 from uepnet.training.partition import Partition, partition
@@ -116,3 +117,15 @@ def make_artifact(version: str, config: Config, samples: list[dataset.Sample]) -
             "torch": torch.__version__,
         },
     )
+
+
+def load_network(run: Path, artifact: Artifact) -> UEPNet:
+    """The trained network of a run, ready to count."""
+    network = build(artifact.layout)
+    try:
+        network.load_state_dict(load_file(run / "weights.safetensors"))
+    except (RuntimeError, SafetensorError, OSError):
+        raise ModelError(
+            f"{run / 'weights.safetensors'} does not hold the weights that artifact.json describes."
+        ) from None
+    return network.eval()

@@ -1,7 +1,20 @@
 """`uepnet train`: data in, a run folder with weights and artifact out."""
 
 import argparse
+import sys
+import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from uepnet.training.config import Config
+    from uepnet.training.train import Progress
+
+    Watch = Callable[[Progress], None]
 
 EPILOG = """examples:
   uepnet train --dataset shanghaitech-b --root ShanghaiTech --preset paper --out runs/paper-b
@@ -97,16 +110,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _config(args: argparse.Namespace) -> "Config":  # noqa: F821
+def _config(args: argparse.Namespace) -> "Config":
     from dataclasses import fields
 
-    from uepnet.model.errors import DataError
+    from uepnet.commands.sources import pairs
     from uepnet.training.config import PRESETS, Config, threads_available
 
-    names, roots = args.dataset.split(","), args.root.split(",")
-    if len(roots) not in (1, len(names)):
-        raise DataError(f"{len(names)} data sets need one root or {len(names)}, not {len(roots)}.")
-    roots = roots * len(names) if len(roots) == 1 else roots
     values = dict(PRESETS[args.preset])
     known = {field.name for field in fields(Config)}
     values |= {key: value for key, value in vars(args).items() if key in known and value is not None}
@@ -117,43 +126,42 @@ def _config(args: argparse.Namespace) -> "Config":  # noqa: F821
     if "scale" in values:
         values["scale"] = tuple(values["scale"])
     values.setdefault("threads", threads_available())
-    values["data"] = tuple(zip(names, roots, strict=True))
+    values["data"] = pairs(args.dataset, args.root)
     return Config(**values)
 
 
-def _bar(steps: int, quiet: bool) -> "AbstractContextManager[Callable[[Progress], None]]":  # noqa: F821
+def _bar(steps: int, quiet: bool) -> "AbstractContextManager[Watch]":
     """A live bar on a terminal; a line a minute into a file."""
-    import sys
-    import time
-    from contextlib import contextmanager
+    return _live(steps) if sys.stdout.isatty() and not quiet else _lines(quiet)
 
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    @contextmanager
-    def lines():
-        shown = [0.0]
+@contextmanager
+def _lines(quiet: bool) -> "Iterator[Watch]":
+    shown = 0.0
 
-        def watch(progress):
-            if quiet or (progress.kind == "train" and time.monotonic() - shown[0] < 60):
-                return
-            shown[0] = time.monotonic()
-            values = "  ".join(f"{name} {value:.4g}" for name, value in progress.values.items())
-            print(f"step {progress.step}/{progress.steps}  {values}", flush=True)
+    def watch(progress: "Progress") -> None:
+        nonlocal shown
+        if quiet or (progress.kind == "train" and time.monotonic() - shown < 60):
+            return
+        shown = time.monotonic()
+        values = "  ".join(f"{name} {value:.4g}" for name, value in progress.values.items())
+        print(f"step {progress.step}/{progress.steps}  {values}", flush=True)
+
+    yield watch
+
+
+@contextmanager
+def _live(steps: int) -> "Iterator[Watch]":
+    from rich import progress as rich
+
+    columns = (rich.TextColumn("training"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
+    with rich.Progress(*columns, rich.TextColumn("{task.description}")) as bar:
+        task = bar.add_task("", total=steps)
+        state: dict[str, float] = {}
+
+        def watch(progress: "Progress") -> None:
+            state.update({name: value for name, value in progress.values.items() if name != "lr"})
+            text = "  ".join(f"{name} {value:.3g}" for name, value in state.items())
+            bar.update(task, completed=progress.step, description=text)
 
         yield watch
-
-    @contextmanager
-    def live():
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, TextColumn("{task.fields[state]}")) as bar:
-            task = bar.add_task("training", total=steps, state="")
-            state: dict[str, float] = {}
-
-            def watch(progress):
-                state.update({k: v for k, v in progress.values.items() if k != "lr"})
-                text = "  ".join(f"{name} {value:.3g}" for name, value in state.items())
-                bar.update(task, completed=progress.step, state=text)
-
-            yield watch
-
-    return live() if sys.stdout.isatty() and not quiet else lines()

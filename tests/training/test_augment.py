@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from uepnet.training.augment import Augment, crop
+from uepnet.training.targets import Kernel
+
+PADDING = (127, 127, 127)
+
+
+def picture(width: int, height: int, points: np.ndarray) -> np.ndarray:
+    """Black, with a white square of 9 pixels at each point."""
+    image = np.zeros((height, width, 3), np.uint8)
+    for x, y in points.astype(int):
+        image[max(0, y - 4) : y + 5, max(0, x - 4) : x + 5] = 255
+    return image
+
+
+def test_image_and_counts_move_together() -> None:
+    rng = np.random.default_rng(0)
+    points = np.array([[100.5, 60.5], [200.5, 150.5], [40.5, 180.5], [270.5, 30.5]])
+    image = picture(320, 240, points)
+    augment = Augment(size=128, scale=(0.5, 1.5))
+    seen = 0
+    for _ in range(200):
+        tile, counts = crop(image, points, Kernel(fixed=3.0), augment, rng, 8, (0, 0, 0))
+        assert tile.shape == (128, 128, 3) and counts.shape == (16, 16)
+        if not 0.99 < counts.sum() < 1.01:  # one whole person in view
+            continue
+        seen += 1
+        light = tile[..., 0].astype(float)
+        y, x = (float((light * axis).sum() / light.sum()) + 0.5 for axis in np.mgrid[0:128, 0:128])
+        rows, columns = (np.mgrid[0:16, 0:16] + 0.5) * 8
+        assert x == pytest.approx(float((counts * columns).sum() / counts.sum()), abs=2)
+        assert y == pytest.approx(float((counts * rows).sum() / counts.sum()), abs=2)
+    assert seen > 20
+
+
+def test_outside_the_image_there_is_padding_and_nobody() -> None:
+    points = np.array([[16.0, 16.0]])
+    image = np.full((32, 32, 3), 200, np.uint8)
+    tile, counts = crop(
+        image, points, Kernel(fixed=2.0), Augment(128, scale=(1, 1), mirror=False), np.random.default_rng(0), 8, PADDING
+    )
+    assert (tile[:32, :32] == 200).all()
+    assert (tile[40:] == 127).all() and (tile[:, 40:] == 127).all()
+    assert counts.sum() == pytest.approx(1, rel=1e-5)
+    assert counts[4:].sum() == 0 and counts[:, 4:].sum() == 0
+
+
+def test_the_paper_s_crop_is_a_quarter_of_the_area_in_whole_network_steps() -> None:
+    image = np.zeros((600, 800, 3), np.uint8)
+    tile, counts = crop(
+        image, np.zeros((0, 2)), Kernel(), Augment(0, scale=(1, 1)), np.random.default_rng(0), 8, PADDING
+    )
+    height, width = tile.shape[:2]
+    assert (width, height) == (416, 288) or (abs(width - 400) <= 16 and abs(height - 300) <= 16)
+    assert width % 32 == height % 32 == 0
+    assert counts.shape == (height // 8, width // 8)
+
+
+def test_the_same_randomness_gives_the_same_tile() -> None:
+    rng = np.random.default_rng(7)
+    image = rng.integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    points = rng.uniform(0, 300, (20, 2))
+    augment = Augment(128, jitter=0.3)
+    made = [crop(image, points, Kernel(), augment, np.random.default_rng(3), 8, PADDING) for _ in range(2)]
+    assert np.array_equal(made[0][0], made[1][0]) and np.array_equal(made[0][1], made[1][1])

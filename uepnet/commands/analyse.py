@@ -1,0 +1,98 @@
+"""`uepnet analyse`: the paper's tables and figures, from data."""
+
+import argparse
+from pathlib import Path
+
+EPILOG = """what:
+  discretisation   what each partition and kind of proxy costs when every cell is classified correctly (Table 6)
+  intervals        the same over the number of intervals (Figure 4's question, without training)
+  contributions    which true intervals a model's error comes from, and the background's share (Figure 6)
+
+examples:
+  uepnet analyse discretisation --dataset shanghaitech-b --root ShanghaiTech --split test --json
+  uepnet analyse intervals --dataset shanghaitech-a --root ShanghaiTech --plot sweep.png
+  uepnet analyse contributions --dataset shanghaitech-b --root ShanghaiTech --split val --model models/mine"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    from uepnet.commands.sources import data_options
+
+    parser.description = "The paper's tables and figures from data. Partitions are fitted on train."
+    parser.epilog = EPILOG
+    parser.add_argument("what", choices=["discretisation", "intervals", "contributions"])
+    data_options(parser, split="val")
+    parser.add_argument("--intervals", type=int, default=25, help="intervals, background included (25)")
+    parser.add_argument("--cell", type=int, choices=[8, 16, 32], default=8)
+    parser.add_argument(
+        "--knee", type=float, default=0.5, help="where two-linear turns coarse, in people per cell (0.5)"
+    )
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="a model directory or a run; default: the bundled model"
+    )
+    parser.add_argument("--plot", type=Path, metavar="PNG")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    import json
+
+    results = {"discretisation": _discretisation, "intervals": _intervals, "contributions": _contributions}
+    answer, rows = results[args.what](args)
+    if args.json:
+        print(json.dumps(answer))
+    else:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table()
+        for title in rows[0]:
+            table.add_column(str(title), justify="right")
+        for row in rows[1:]:
+            table.add_row(*(cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row))
+        Console().print(table)
+    return 0
+
+
+Answer = tuple[dict[str, object], list[list[str | float]]]
+
+
+def _discretisation(args: argparse.Namespace) -> Answer:
+    from uepnet.commands.sources import samples_of
+    from uepnet.training.analyse import count_maps, discretisation, plot_table
+
+    fitted = count_maps(samples_of(args, "train"), args.cell)
+    table = discretisation(fitted, count_maps(samples_of(args), args.cell), args.intervals, args.knee)
+    if args.plot:
+        plot_table(table, args.plot)
+    rows: list[list[str | float]] = [["partition", "mean", "midpoint", "median"]]
+    rows += [[method, row["mean"], row["midpoint"], row["median"]] for method, row in table.items()]
+    return {"table": table}, rows
+
+
+def _intervals(args: argparse.Namespace) -> Answer:
+    from uepnet.commands.sources import samples_of
+    from uepnet.training.analyse import count_maps, interval_sweep, plot_sweep
+
+    fitted = count_maps(samples_of(args, "train"), args.cell)
+    rows = interval_sweep(fitted, count_maps(samples_of(args), args.cell), (5, 10, 15, 20, 25, 40, 60), args.knee)
+    if args.plot:
+        plot_sweep(rows, args.plot)
+    return {"rows": rows}, [[*rows[0]], *([*row.values()] for row in rows)]
+
+
+def _contributions(args: argparse.Namespace) -> Answer:
+    from uepnet.commands.models import open_model
+    from uepnet.commands.sources import samples_of
+    from uepnet.training.analyse import error_contributions, plot_contributions
+    from uepnet.training.config import parse_kernel
+
+    artifact, run_tiles, _ = open_model(args.model)
+    kernel = parse_kernel(str(artifact.training.get("settings", {}).get("kernel", "")))
+    answer = error_contributions(samples_of(args), artifact, run_tiles, kernel)
+    shares, cells = answer["shares"], answer["cells"]
+    assert isinstance(shares, list) and isinstance(cells, list)
+    if args.plot:
+        plot_contributions(shares, args.plot)
+    rows: list[list[str | float]] = [["interval", "cells", "share of error"]]
+    rows += [[str(index), cell, share] for index, (cell, share) in enumerate(zip(cells, shares, strict=True))]
+    return dict(answer), rows

@@ -1,0 +1,35 @@
+"""`--model DIR` is a model directory (ONNX) or a training run (torch); both count through the same path."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uepnet.model.artifact import Artifact
+    from uepnet.model.count import RunTiles
+
+
+def open_model(
+    model: Path | None, device: str = "auto", precision: str = "auto", threads: int = 0
+) -> "tuple[Artifact, RunTiles, str]":
+    """The artifact, a runner for `count_image`, and a word on what runs."""
+    if model is not None and (model / "weights.safetensors").is_file():
+        return _open_run(model, device, threads)
+    from uepnet.model.runtime import Runtime
+
+    runtime = Runtime(model, device=device, precision=precision, threads=threads)
+    return runtime.artifact, runtime.run_tiles, f"{runtime.precision} on {runtime.device}"
+
+
+def _open_run(run: Path, device: str, threads: int) -> "tuple[Artifact, RunTiles, str]":
+    import torch
+
+    from uepnet.model.artifact import Artifact
+    from uepnet.training.evaluate import torch_runner
+    from uepnet.training.prepare import load_network
+
+    if threads:
+        torch.set_num_threads(threads)
+    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    artifact = Artifact.load(run)
+    network = load_network(run, artifact).to(chosen)
+    return artifact, torch_runner(network, artifact, torch.device(chosen)), f"torch on {chosen}"

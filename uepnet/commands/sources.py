@@ -1,0 +1,56 @@
+"""The options by which every training command names its data, and what they stand for."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uepnet.training.dataset import Sample
+
+DATASETS = (
+    "shanghaitech-a",
+    "shanghaitech-b",
+    "ucf-cc-50",
+    "ucf-qnrf",
+    "worldexpo10",
+    "jhu-crowd",
+    "nwpu",
+    "mall",
+    "list",
+    "coco",
+    "csv",
+)
+
+
+def data_options(parser: argparse.ArgumentParser, split: str) -> None:
+    parser.add_argument(
+        "--dataset", required=True, metavar="NAME", help=f"one of {', '.join(DATASETS)}; several by commas"
+    )
+    parser.add_argument(
+        "--root", required=True, help="the folder that holds the release; one for all, or one a data set, by commas"
+    )
+    parser.add_argument(
+        "--split",
+        default=split,
+        choices=["train", "fit", "val", "calibration", "test"],
+        help=f"the release's train or test; or parts of train: val, calibration, fit (the rest) ({split})",
+    )
+
+
+def pairs(dataset: str, root: str) -> tuple[tuple[str, str], ...]:
+    """`a,b` and `root` or `root-a,root-b` -> ((a, root), ...)."""
+    from uepnet.model.errors import DataError
+
+    names, roots = dataset.split(","), root.split(",")
+    if len(roots) not in (1, len(names)):
+        raise DataError(f"{len(names)} data sets need one root or {len(names)}, not {len(roots)}.")
+    return tuple(zip(names, roots * len(names) if len(roots) == 1 else roots, strict=True))
+
+
+def samples_of(args: argparse.Namespace, split: str | None = None) -> "list[Sample]":
+    from uepnet.training import dataset
+
+    chosen = split or args.split
+    return [
+        sample for name, root in pairs(args.dataset, args.root) for sample in dataset.load(name, Path(root), chosen)
+    ]
