@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import BaseModel
+
 from uepnet.service.problems import MEDIA_TYPE, PROBLEMS
 from uepnet.service.schemas import Problem, ReloadRequest
 
@@ -25,6 +27,22 @@ ZONES = {
     "description": "JSON: named polygons in pixels or in fractions of the frame",
     "example": ZONES_EXAMPLE,
 }
+
+
+def inline(model: type[BaseModel]) -> dict[str, Any]:
+    """A model's JSON schema without references, to stand anywhere in the document."""
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def resolve(node: Any) -> Any:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                return resolve(definitions[node["$ref"].rpartition("/")[2]])
+            return {key: resolve(value) for key, value in node.items()}
+        return [resolve(item) for item in node] if isinstance(node, list) else node
+
+    resolved: dict[str, Any] = resolve(schema)
+    return resolved
 
 
 def _form(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -74,7 +92,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return responses
 
 
-PROBLEM_SCHEMA = Problem.model_json_schema()
+PROBLEM_SCHEMA = inline(Problem)
 COUNT_HEADER = {"X-Count": {"schema": {"type": "number"}, "description": "the count, in a PNG or NPY answer"}}
 COUNT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -92,6 +110,6 @@ RELOAD_BODY = {
     "requestBody": {
         "required": False,
         "description": "Which model; without a body the configured one is loaded anew.",
-        "content": {"application/json": {"schema": ReloadRequest.model_json_schema(), "example": {"path": "model-2"}}},
+        "content": {"application/json": {"schema": inline(ReloadRequest), "example": {"path": "model-2"}}},
     }
 }

@@ -16,13 +16,13 @@ from starlette.responses import JSONResponse, Response
 
 from uepnet import __version__
 from uepnet.service.counting import Counted, Many
-from uepnet.service.openapi import problems
+from uepnet.service.openapi import inline, problems
 from uepnet.service.problems import Refused
 from uepnet.service.serving import Serving
-from uepnet.service.tensors import INPUT, InferRequest, encode_response, parse_request
+from uepnet.service.tensors import INPUT, InferRequest, OutputName, encode_response, parse_request
 
 NAME = "uepnet"
-OUTPUTS = {
+OUTPUTS: dict[OutputName, tuple[str, list[int]]] = {
     "count": ("FP32", [-1]),
     "range": ("FP32", [-1, 2]),
     "count_map": ("FP32", [-1, -1, -1]),
@@ -35,7 +35,7 @@ INFER_BODY = {
         "description": "Images as base64 in the JSON, or raw behind it (binary extension).",
         "content": {
             "application/json": {
-                "schema": InferRequest.model_json_schema(),
+                "schema": inline(InferRequest),
                 "example": {"inputs": [{"name": INPUT, "shape": [1], "datatype": "BYTES", "data": ["/9j/4A=="]}]},
             },
             "application/octet-stream": BINARY,
@@ -106,9 +106,6 @@ async def infer(request: Request) -> Response:
         del body
         if len(images) > serving.settings.max_batch_images:
             raise Refused("wrong-request", f"At most {serving.settings.max_batch_images} images are allowed.")
-        binary = asked.binary_outputs() or dict.fromkeys(OUTPUTS, asked.all_binary)
-        if unknown := sorted(set(binary) - set(OUTPUTS)):
-            raise Refused("wrong-request", f"There is no output {unknown[0]!r}; there are {', '.join(OUTPUTS)}.")
         many = Many(serving, images)
         await serving.run(request, many.work, most=len(images))
     counted = []
@@ -117,6 +114,7 @@ async def infer(request: Request) -> Response:
             raise result
         counted.append(result)
     tensors = _tensors(counted)
+    binary = asked.binary_outputs()
     version = counted[0].engine.artifact.version
     head = {"model_name": NAME, "model_version": version, "id": asked.id}
     content, length = encode_response(head, {name: tensors[name] for name in binary}, binary)
@@ -126,7 +124,7 @@ async def infer(request: Request) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _tensors(counted: Sequence[Counted]) -> dict[str, NDArray[Any]]:
+def _tensors(counted: Sequence[Counted]) -> dict[OutputName, NDArray[Any]]:
     counts = [result.count for result in counted]
     cells = np.array([count.count_map.shape for count in counts], "<i4")
     maps = np.zeros((len(counts), *cells.max(axis=0)), "<f4")

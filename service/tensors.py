@@ -5,7 +5,7 @@ import binascii
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,24 +14,26 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from uepnet.service.problems import Refused
 
 INPUT = "images"
+OutputName = Literal["count", "range", "count_map", "cells"]
+Base64 = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"})]
 DATATYPES = {np.dtype("<f4"): "FP32", np.dtype("<i4"): "INT32"}
 
 
-class _Tensor(BaseModel):
+class InputTensor(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    name: Annotated[str, Field(max_length=64)]
+    name: Literal["images"]
     parameters: dict[str, Any] = {}
-
-
-class InputTensor(_Tensor):
     shape: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1, max_length=2)]
     datatype: Literal["BYTES"]
-    data: list[str] | None = Field(None, description="base64 of each image; absent where they follow the JSON")
+    data: list[Base64] | None = Field(None, description="each image; absent where they follow the JSON")
 
 
-class OutputTensor(_Tensor):
-    pass
+class OutputTensor(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    name: OutputName
+    parameters: dict[str, Any] = {}
 
 
 class InferRequest(BaseModel):
@@ -42,14 +44,12 @@ class InferRequest(BaseModel):
     inputs: Annotated[list[InputTensor], Field(min_length=1, max_length=1)]
     outputs: Annotated[list[OutputTensor], Field(max_length=16)] = []
 
-    def binary_outputs(self) -> dict[str, bool]:
-        """The outputs asked for by name, and whether each is to follow the JSON raw."""
+    def binary_outputs(self) -> dict[OutputName, bool]:
+        """The outputs asked for (all where none is named), and whether each is to follow the JSON raw."""
         default = bool(self.parameters.get("binary_data_output", False))
+        if not self.outputs:
+            return dict.fromkeys(get_args(OutputName), default)
         return {output.name: bool(output.parameters.get("binary_data", default)) for output in self.outputs}
-
-    @property
-    def all_binary(self) -> bool:
-        return bool(self.parameters.get("binary_data_output", False))
 
 
 def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest, list[bytes]]:
@@ -66,8 +66,6 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
         where = ".".join(str(part) for part in complaint["loc"]) or "body"
         raise Refused("wrong-request", f"{where}: {complaint['msg']}.") from None
     tensor = request.inputs[0]
-    if tensor.name != INPUT:
-        raise Refused("wrong-request", f"The input must be called {INPUT}.")
     images = _decode(tensor.data) if tensor.data is not None else _split(body[length:])
     if len(images) != int(np.prod(tensor.shape)):
         raise Refused("wrong-request", f"The shape of {INPUT} does not fit its {len(images)} items.")
@@ -96,7 +94,7 @@ def _split(raw: bytes) -> list[bytes]:
 
 
 def encode_response(
-    head: Mapping[str, Any], outputs: Mapping[str, NDArray[Any]], binary: Mapping[str, bool]
+    head: Mapping[str, Any], outputs: Mapping[OutputName, NDArray[Any]], binary: Mapping[OutputName, bool]
 ) -> tuple[bytes, int | None]:
     """The body, and the length of its JSON where raw tensors follow it."""
     described, tail = [], b""

@@ -1,0 +1,56 @@
+"""The OpenAPI document: complete, and true under schemathesis."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import Running
+
+Serve = Callable[..., Running]
+
+
+@pytest.fixture
+def document(service: Running) -> dict[str, Any]:
+    schema: dict[str, Any] = service.http.get("/openapi.json").json()
+    return schema
+
+
+def test_schemathesis_finds_nothing(serve: Serve) -> None:
+    server = serve(admin_key="the-admin-key", max_cameras=100_000)
+    command = [sys.executable, "-m", "schemathesis.cli"]
+    command += ["--config-file", str(Path(__file__).with_name("schemathesis.toml"))]
+    command += ["run", f"{server.url}/openapi.json", "--seed", "7", "-H", "X-API-Key: the-admin-key"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert result.returncode == 0, result.stdout[-5000:]
+    assert "Fuzzing" in result.stdout
+    assert "❌" not in result.stdout
+
+
+def test_every_operation_says_what_it_does_and_how_it_fails(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert operation["summary"], path
+            assert operation["tags"], path
+            if path != "/v2/health/live":
+                assert {"200", "401", "500"} <= operation["responses"].keys(), path
+            if method == "post":
+                assert operation["requestBody"]["content"], path
+                assert {"408", "413", "503"} <= operation["responses"].keys(), path
+            for status, response in operation["responses"].items():
+                if int(status) >= 400:
+                    assert "application/problem+json" in response["content"], (path, status)
+
+
+def test_counting_has_examples(document: dict[str, Any]) -> None:
+    operation = document["paths"]["/v1/count"]["post"]
+    answer = operation["responses"]["200"]["content"]["application/json"]
+    assert answer["example"].keys() <= document["components"]["schemas"]["CountAnswer"]["properties"].keys()
+    assert {"image/jpeg", "multipart/form-data"} <= operation["requestBody"]["content"].keys()
+
+
+def test_the_wire_names_are_the_promised_ones(document: dict[str, Any]) -> None:
+    names = {"count", "range", "width", "height", "zones", "saturated", "warnings", "model", "timings_ms", "request_id"}
+    assert names < document["components"]["schemas"]["CountAnswer"]["properties"].keys()
