@@ -78,7 +78,7 @@ def test_nobody_there_is_said_in_one_sentence() -> None:
 
 
 def test_a_missing_image_is_said_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="Cannot read .*nothing.jpg"):
+    with pytest.raises(InputError, match=r"Cannot read .*nothing\.jpg"):
         load.run(parse("http://127.0.0.1:9", "--images", str(tmp_path / "nothing.jpg")))
 
 
