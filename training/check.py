@@ -190,7 +190,9 @@ def _digest(sample: Sample) -> bytes | None:
 
 def _pixel_digest(pixels: NDArray[np.uint8]) -> bytes:
     """Of the pixels, so that copies with other metadata are found too."""
-    return hashlib.sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
+    digest = hashlib.sha256(repr(pixels.shape).encode())
+    digest.update(np.ascontiguousarray(pixels).data)
+    return digest.digest()
 
 
 def _unpaired(samples: Iterable[Sample], everything: Iterable[Sample]) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from uepnet.model.errors import DataError
 from uepnet.training import layouts, tables
 from uepnet.training.annotations import nobody
+from uepnet.training.layouts import images_in
 from uepnet.training.sample import Points, Sample
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "SPLITS",
     "Points",
     "Sample",
+    "images_in",
     "load",
     "parts",
     "pictures",
@@ -126,7 +128,7 @@ def _digest(name: str) -> str:
 
 def pictures(folder: Path) -> list[Sample]:
     """Images with nobody in them."""
-    found = layouts.images_in(folder)
+    found = images_in(folder)
     if not found:
         raise DataError(f"{folder} holds no images.")
     return [Sample(path.name, path, nobody) for path in found]
