@@ -32,9 +32,10 @@ class AnnotatedVideo:
         self._top = 0.0
         self._origin = Fraction(0)
         self._last_ticks = -1
-        options = {"movflags": "frag_keyframe+empty_moov+default_base_moof"}
+        options = {"movflags": "frag_keyframe+empty_moov+default_base_moof", "flush_packets": "1"}
         try:
-            self._container = av.open(str(path), "w", format="mp4", options=options)
+            path.open("wb").close()  # the library would find out only at the first frame
+            self._container = av.open(f"file:{path}", "w", format="mp4", options=options)
         except (av.error.FFmpegError, OSError) as error:
             raise OutputError(f"{path} cannot be written: {reason(error)}.") from None
 
@@ -68,7 +69,8 @@ class AnnotatedVideo:
         stream.codec_context.gop_size = FRAMES_PER_FRAGMENT
         stream.codec_context.max_b_frames = 0  # with them the first fragment would begin late
         if codec == "libx264":
-            stream.options = {"preset": "veryfast", "crf": "23"}
+            # No look-ahead: a frame is in the file soon after it was counted.
+            stream.options = {"preset": "veryfast", "tune": "zerolatency", "crf": "23"}
         return stream
 
     def _mux(self, frame: av.VideoFrame | None) -> None:

@@ -69,6 +69,7 @@ class Live:
     choice: Choice
     format: str | None = None
     first_retry_seconds: float = FIRST_RETRY_SECONDS
+    silence_seconds: float = SILENCE_SECONDS
     live: bool = field(default=True, init=False)
     expected: int | None = field(default=None, init=False)
 
@@ -124,7 +125,7 @@ class Live:
 
         # TCP: over UDP lost packets turn into damaged pictures, and those into wrong counts.
         options = {"rtsp_transport": "tcp"} if self.address.startswith("rtsp") else {}
-        timeouts = (OPEN_SECONDS, SILENCE_SECONDS)
+        timeouts = (OPEN_SECONDS, self.silence_seconds)
         return av.open(self.address, format=self.format, options=options, timeout=timeouts)
 
     def _decoded(self, container: "InputContainer") -> Iterator[Frame]:
