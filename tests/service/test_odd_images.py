@@ -25,7 +25,7 @@ OTHERS = ("PPM", "ICO", "TGA", "PCX", "JPEG2000")  # formats that Pillow reads a
 
 def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
     file = io.BytesIO()
-    image.save(file, kind, **options)
+    image.copy().save(file, kind, **options)  # Pillow leaves encoder settings on what it saves
     return file.getvalue()
 
 
