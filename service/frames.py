@@ -39,7 +39,7 @@ class Frame:
 class Gap:
     """Nothing is known here: a damaged frame, a lost stream. Never a count of zero."""
 
-    number: int
+    number: int  # of the damaged frame; of a lost stream, of the frame that comes next
     timestamp: Fraction
     reason: str
     time: datetime | None = None

@@ -154,7 +154,7 @@ class Job:
         for record in self.sink.kept():
             self._check_model_and_zones(record)
             summary.add(record)
-            next_number = record["frame"] + 1
+            next_number = record["frame"] + ("count" in record)
         if next_number:
             now = datetime.now(UTC)
             yield Gap(next_number, timestamp(now), "the recording was interrupted", now)

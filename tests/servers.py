@@ -103,10 +103,10 @@ class HeldRuntime(Runtime):
 class Process:
     """`uepnet serve` as a process; its log is kept."""
 
-    def __init__(self, model: Path | None, **settings: object) -> None:
+    def __init__(self, model: Path | None, port: int = 0, **settings: object) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("UEPNET_")}
         environment |= {f"UEPNET_{name.upper()}": str(value) for name, value in settings.items()}
-        command = [sys.executable, "-m", "uepnet", "serve", "--port", "0"]
+        command = [sys.executable, "-m", "uepnet", "serve", "--port", str(port)]
         self.popen = subprocess.Popen(
             command if model is None else [*command, "--model", str(model)],
             env=environment,
@@ -128,6 +128,10 @@ class Process:
 
     def terminate(self) -> None:
         self.popen.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.exit_code()
 
     def exit_code(self) -> int:
         code = self.popen.wait(SOON)

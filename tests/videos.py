@@ -28,6 +28,7 @@ def write_video(
     codec: str = "libx264",
     rotation: int = 0,
     options: Mapping[str, str] | None = None,
+    preset: str = "medium",
     **settings: Any,
 ) -> Path:
     """Frames at these times (default: 25 a second); the suffix says in which container."""
@@ -36,6 +37,7 @@ def write_video(
         stream: Any = container.add_stream(codec, rate=25)
         stream.height, stream.width = pictures[0].shape[:2]
         stream.pix_fmt = "yuv420p"
+        stream.options = {"preset": preset}
         stream.codec_context.time_base = TICK
         if rotation:
             stream.set_display_rotation(rotation)

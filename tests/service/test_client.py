@@ -1,9 +1,6 @@
 """The client against real servers; every test of an answer runs with both clients."""
 
 import asyncio
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +10,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
-from servers import HeldRuntime, Running, encoded, eventually, grey
+from servers import HeldRuntime, Process, Running, encoded, eventually, grey
 
 from uepnet import AsyncClient, Client, Counter
 from uepnet.model.decode import density_map
@@ -200,22 +196,15 @@ def test_closing_ends_the_waiting_of_other_threads(serve: Callable[..., Running]
     first.join()
 
 
-def test_a_server_that_comes_back_is_waited_for(connect: Connect, model_dir: Path, image: Any) -> None:
-    port = free_port()
-    server = start_server(model_dir, port)
-    client = connect(f"127.0.0.1:{port}")
-    try:
-        expected = eventually_answers(client).name
-        server.kill()
-        server.wait()
-        with pytest.raises(Unreachable):
-            connect(f"127.0.0.1:{port}").model()
-        server = start_server(model_dir, port)
-        assert client.model().name == expected  # asked while the new one still starts
-        assert client.count(image).count > 0
-    finally:
-        server.kill()
-        server.wait()
+def test_a_server_that_comes_back_is_waited_for(connect: Connect, process: Callable[..., Process], image: Any) -> None:
+    server = process()
+    client = connect(server.url)
+    expected = client.count(image).count
+    server.kill()
+    with pytest.raises(Unreachable):
+        connect(server.url).model()
+    threading.Timer(1, process, kwargs={"port": server.port, "ready": False}).start()
+    assert client.count(image).count == expected
 
 
 def test_patience_has_an_end(connect: Connect, scripted: "Script") -> None:
@@ -292,28 +281,3 @@ def scripted() -> Iterator[Script]:
     script = Script()
     yield script
     script.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def start_server(model: Path, port: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "uepnet", "serve", "--port", str(port), "--model", str(model)]
-    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
-
-
-def eventually_answers(client: Any) -> Any:
-    answers: list[Any] = []
-
-    def answered() -> bool:
-        try:
-            answers.append(client.model())
-        except (Unreachable, httpx.HTTPError):
-            return False
-        return True
-
-    eventually(answered)
-    return answers[0]

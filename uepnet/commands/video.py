@@ -48,7 +48,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rate", type=rate, default=Fraction(25), metavar="F", help="frames a second in a folder (default: 25)"
     )
     out = parser.add_argument_group("what is written")
-    out.add_argument("--out", metavar="FILE", help="the counts (default: SOURCE's name with .jsonl; - for stdout)")
+    out.add_argument(
+        "--out", metavar="FILE", help="the counts (default: SOURCE's name with .jsonl, here; - for standard output)"
+    )
     out.add_argument("--camera", metavar="NAME", help="the camera's name in all that is written, and on the server")
     out.add_argument("--csv", type=Path, metavar="FILE", help="a table for spreadsheets, written at the end")
     out.add_argument("--annotate", type=Path, metavar="FILE.mp4", help="a video with heat map, zones and counts")
@@ -149,16 +151,16 @@ def open_source(name: str, choice: "Choice", rate: Fraction) -> "Source":
 
 
 def out_path(args: argparse.Namespace) -> Path:
-    """Where the counts go: where --out says, or a file here that is called after the camera or the source."""
+    """Where the counts go: where --out says, or a file here called after the source (a live one: its camera)."""
     if args.out is not None:
         return Path(args.out)
     if "://" in args.source:
-        name = urlsplit(args.source).hostname or "stream"
+        name = args.camera or urlsplit(args.source).hostname or "stream"
     elif args.source.isdecimal():
-        name = f"camera-{args.source}"
+        name = args.camera or f"camera-{args.source}"
     else:
         name = Path(args.source).resolve().stem
-    return Path(f"{args.camera or name}.jsonl")
+    return Path(f"{name}.jsonl")
 
 
 def open_sink(args: argparse.Namespace) -> "Sink":

@@ -1,0 +1,364 @@
+"""`uepnet video` as people run it: processes, real videos, real servers, and all that gets in the way."""
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import av
+import pytest
+from servers import Process, Running, encoded, eventually
+from streams import Camera
+from toy import toy_model
+from videos import noise, numbered, write_video
+
+from uepnet.model.count import Counter
+from uepnet.model.image import load_image
+from uepnet.service.recording import read_records
+
+MALL = Path(__file__).parents[3] / "shared" / "data" / "mall" / "frames"
+ZONES = {"zones": [{"name": "left", "units": "fractions", "polygon": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]}]}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "zones.json").write_text(json.dumps(ZONES))
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def long_video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """500 frames of changing grey, enough to be interrupted in."""
+    pictures = [numbered(number % 25, 640, 480) for number in range(500)]
+    return write_video(tmp_path_factory.mktemp("videos") / "long.mp4", pictures, preset="ultrafast")
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "uepnet", "video", *map(str, arguments)]
+
+
+def video(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=200)
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return list(read_records(path))
+
+
+def assert_numbered_upwards(found: list[dict[str, Any]]) -> None:
+    """No number twice; a gap has the number of the frame that comes next."""
+    counted = [record["frame"] for record in found if "count" in record]
+    assert counted == sorted(set(counted))
+    assert [record["frame"] for record in found] == sorted(record["frame"] for record in found)
+
+
+def test_every_frame_is_counted_and_all_that_was_asked_for_is_written(here: Path, model_dir: Path) -> None:
+    write_video(here / "station.mp4", [numbered(number) for number in range(10)])
+    done = video(
+        *("station.mp4", "--model", model_dir, "--zones", "zones.json", "--camera", "gate"),
+        *("--csv", "a.csv", "--plot", "a.png", "--annotate", "a.mp4"),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = records(here / "station.jsonl")
+    assert [(record["frame"], record["timestamp"]) for record in found] == [(n, n / 25) for n in range(10)]
+    assert found[3].keys() == {
+        *("frame", "timestamp", "camera", "count", "range", "zones", "saturated", "warnings", "model")
+    }
+    assert found[3]["zones"][0]["count"] == pytest.approx(found[3]["count"] / 2, rel=0.1)
+    assert found[3]["model"] == {"name": "toy", "version": "1"}
+    assert lines(here / "a.csv") == 11
+    assert (here / "a.png").stat().st_size > 1000
+    with av.open("a.mp4") as container:
+        assert sum(1 for _ in container.decode(video=0)) == 10
+    assert "10 frames counted in station.jsonl" in done.stdout
+    peak = max(found, key=lambda record: record["count"])
+    assert f"peak {peak['count']:.0f} people at 00:00 (frame {peak['frame']}), mean" in done.stdout
+
+
+def test_counts_are_the_same_in_process_over_a_server_and_image_by_image(
+    here: Path, model_dir: Path, service: Running, long_video: Path
+) -> None:
+    video(long_video, "--model", model_dir, "--zones", "zones.json", "--every", "25", "--out", "here.jsonl")
+    video(long_video, "--server", service.url, "--zones", "zones.json", "--every", "25", "--out", "there.jsonl")
+    assert (here / "here.jsonl").read_bytes() == (here / "there.jsonl").read_bytes()
+    counter = Counter(model_dir, device="cpu")
+    with av.open(str(long_video)) as container:
+        decoded = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    expected = [counter.count(image).count for image in decoded[::25]]
+    assert [record["count"] for record in records(here / "here.jsonl")] == expected
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not MALL.is_dir(), reason="the mall frames are not beside the project")
+def test_the_mall_s_video_keeps_number_time_order_and_count(here: Path, model_dir: Path, service: Running) -> None:
+    pictures = [load_image(path) for path in sorted(MALL.iterdir())]
+    assert len(pictures) == 300
+    write_video(here / "mall.mp4", pictures, [500 * number for number in range(300)], preset="ultrafast")
+    video("mall.mp4", "--model", model_dir, "--out", "here.jsonl")
+    video("mall.mp4", "--server", service.url, "--out", "there.jsonl")
+    assert (here / "here.jsonl").read_bytes() == (here / "there.jsonl").read_bytes()
+    found = records(here / "here.jsonl")
+    assert [(record["frame"], record["timestamp"]) for record in found] == [(n, n / 2) for n in range(300)]
+    counter = Counter(model_dir, device="cpu")
+    with av.open("mall.mp4") as container:
+        for record, frame in zip(found, container.decode(video=0), strict=True):
+            assert record["count"] == counter.count(frame.to_ndarray(format="rgb24")).count
+    folder = video(MALL, "--model", model_dir, "--rate", "2", "--end", "5", "--out", "folder.jsonl")
+    assert folder.returncode == 0
+    expected = [counter.count(picture).count for picture in pictures[:10]]
+    assert [record["count"] for record in records(here / "folder.jsonl")] == expected
+
+
+@pytest.mark.parametrize("where", ["in process", "over a server"])
+def test_a_killed_client_resumes_to_the_same_file(
+    here: Path, model_dir: Path, service: Running, long_video: Path, where: str
+) -> None:
+    counting = ("--model", model_dir) if where == "in process" else ("--server", service.url)
+    unbroken = video(long_video, *counting, "--out", "unbroken.jsonl")
+    assert unbroken.returncode == 0
+    for enough in (100, 200):
+        client = start(long_video, *counting, "--out", "killed.jsonl", "--resume")
+        eventually(lambda: lines(here / "killed.jsonl") >= enough)  # noqa: B023
+        client.kill()
+        client.communicate()
+    assert 100 < lines(here / "killed.jsonl") < 500, "it was to be killed in the middle"
+    assert video(long_video, *counting, "--out", "killed.jsonl", "--resume").returncode == 0
+    assert (here / "killed.jsonl").read_bytes() == (here / "unbroken.jsonl").read_bytes()
+
+
+def test_a_server_killed_and_restarted_in_the_middle_loses_no_frame(
+    here: Path, model_dir: Path, process: Callable[..., Process], long_video: Path
+) -> None:
+    video(long_video, "--model", model_dir, "--out", "unbroken.jsonl")
+    server = process()
+    client = start(long_video, "--server", server.url, "--out", "counts.jsonl")
+    for enough in (100, 200):
+        eventually(lambda: lines(here / "counts.jsonl") >= enough)  # noqa: B023
+        server.kill()
+        server = process(port=server.port)
+    _, complaints = client.communicate(timeout=120)
+    assert client.returncode == 0, complaints
+    assert "does not answer" in complaints
+    assert (here / "counts.jsonl").read_bytes() == (here / "unbroken.jsonl").read_bytes()
+
+
+def test_a_server_that_stays_away_ends_in_one_sentence_and_what_was_counted_is_kept(
+    here: Path, process: Callable[..., Process], long_video: Path
+) -> None:
+    server = process()
+    client = start(long_video, "--server", server.url, "--out", "counts.jsonl", "--patience", "1")
+    eventually(lambda: lines(here / "counts.jsonl") >= 100)
+    server.kill()
+    _, complaints = client.communicate(timeout=60)
+    assert client.returncode == 2
+    assert f"uepnet: No service answers at {server.url}" in complaints
+    assert "Traceback" not in complaints
+    frames = [record["frame"] for record in records(here / "counts.jsonl")]
+    assert frames == list(range(len(frames)))
+
+
+def test_a_server_that_is_down_is_one_sentence(here: Path, long_video: Path) -> None:
+    done = video(long_video, "--server", "http://127.0.0.1:1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("uepnet: No service answers at http://127.0.0.1:1")
+    assert done.stderr.count("\n") == 1
+    assert not list(here.glob("*.jsonl"))
+
+
+def test_a_truncated_video_is_counted_as_far_as_it_goes(here: Path, model_dir: Path) -> None:
+    path = write_video(here / "cut.mp4", noise(100), options={"movflags": "faststart"})
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    done = video("cut.mp4", "--model", model_dir)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "cut.mp4 is cut off" in done.stderr
+    assert 40 < lines(here / "cut.jsonl") < 60
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("text.mp4", "text.mp4 is not a video that can be read"),
+        ("nowhere.mp4", "nowhere.mp4 is not a video that can be read (no such file or directory)"),
+        ("97", "/dev/video97 cannot be opened (no such file or directory)"),
+        ("rtsp://127.0.0.1:1/stream", "rtsp://127.0.0.1:1/stream cannot be opened (connection refused)"),
+    ],
+)
+def test_what_cannot_be_opened_is_one_sentence(here: Path, model_dir: Path, source: str, words: str) -> None:
+    (here / "text.mp4").write_text("just some words\n" * 100)
+    done = video(source, "--model", model_dir)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr
+        == f"uepnet: {words}{'' if words.endswith(')') else ' (invalid data found when processing input)'}.\n"
+    )
+    assert not list(here.glob("*.jsonl"))
+
+
+def test_a_disk_that_fills_up_keeps_what_was_counted(here: Path, model_dir: Path, long_video: Path) -> None:
+    def small_disk() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+    done = subprocess.run(
+        command(long_video, "--model", model_dir, "--out", "counts.jsonl"),
+        preexec_fn=small_disk,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 2
+    assert done.stderr == ("uepnet: counts.jsonl cannot be written further (File too large); what it holds is kept.\n")
+    kept = records(here / "counts.jsonl")
+    assert [record["frame"] for record in kept] == list(range(len(kept))) != []
+
+
+def test_an_interrupted_recording_is_closed_properly(here: Path, model_dir: Path, long_video: Path) -> None:
+    client = start(
+        *(long_video, "--model", model_dir, "--out", "counts.jsonl"),
+        *("--csv", "counts.csv", "--plot", "counts.png", "--annotate", "counts.mp4"),
+    )
+    eventually(lambda: lines(here / "counts.jsonl") >= 20)
+    client.send_signal(signal.SIGINT)
+    told, complaints = client.communicate(timeout=60)
+    assert (client.returncode, complaints) == (130, "")
+    number = lines(here / "counts.jsonl")
+    assert 20 <= number < 500
+    assert lines(here / "counts.csv") == number + 1
+    with av.open("counts.mp4") as container:
+        assert abs(sum(1 for _ in container.decode(video=0)) - number) <= 1
+    assert (here / "counts.png").exists()
+    assert f"{number} frames counted" in told
+
+
+def test_a_picture_that_cannot_be_read_leaves_a_gap_in_its_place(here: Path, model_dir: Path, service: Running) -> None:
+    (here / "frames").mkdir()
+    for number in range(4):
+        (here / "frames" / f"{number}.png").write_bytes(encoded(numbered(number)))
+    (here / "frames" / "2.png").write_bytes(b"no picture")
+    done = video("frames", "--model", model_dir, "--rate", "1")
+    assert done.returncode == 1
+    found = records(here / "frames.jsonl")
+    assert [record.get("count") is None for record in found] == [False, False, True, False]
+    assert found[2]["gap"].startswith("the picture cannot be read: ")
+    video("frames", "--server", service.url, "--rate", "1", "--out", "there.jsonl")
+    assert records(here / "there.jsonl") == found
+    assert video("frames", "--model", model_dir, "--rate", "1", "--resume").returncode == 1
+    assert records(here / "frames.jsonl") == found
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--every", "2"], "does not fit"),
+        (["--camera", "gate"], "does not fit"),
+        (["--zones", "zones.json"], "other zones"),
+        (["--model", "other"], "with the model toy 1, this is toy 2"),
+    ],
+)
+def test_a_recording_goes_on_only_as_it_began(here: Path, model_dir: Path, options: list[str], words: str) -> None:
+    toy_model(here / "other", version="2")
+    write_video(here / "a.mp4", [numbered(number) for number in range(10)])
+    video("a.mp4", "--model", model_dir, "--end", "0.2")
+    before = (here / "a.jsonl").read_bytes()
+    done = video("a.mp4", "--model", model_dir, "--resume", *options)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert (here / "a.jsonl").read_bytes() == before
+
+
+def test_a_resumed_video_goes_to_a_part_of_its_own(here: Path, model_dir: Path) -> None:
+    write_video(here / "a.mp4", [numbered(number) for number in range(10)])
+    video("a.mp4", "--model", model_dir, "--end", "0.2", "--annotate", "seen.mp4")
+    assert video("a.mp4", "--model", model_dir, "--resume", "--annotate", "seen.mp4").returncode == 0
+    frames = []
+    for name in ("seen.mp4", "seen-2.mp4"):
+        with av.open(name) as container:
+            frames.append(sum(1 for _ in container.decode(video=0)))
+    assert frames == [5, 5]
+
+
+@pytest.fixture
+def camera() -> Iterator[Camera]:
+    camera = Camera(frames_per_second=20)
+    yield camera
+    camera.cut()
+
+
+def test_a_live_stream_that_is_lost_leaves_a_gap_and_never_a_zero(here: Path, model_dir: Path, camera: Camera) -> None:
+    client = start(camera.url, "--model", model_dir, "--camera", "gate", "--plot", "gate.png")
+    out = here / "gate.jsonl"
+    eventually(lambda: lines(out) >= 10)
+    camera.cut()
+    eventually(lambda: "gap" in records(out)[-1])
+    before = lines(out)
+    time.sleep(1)
+    assert lines(out) == before, "while the stream is lost, nothing is counted"
+    camera.start()
+    eventually(lambda: lines(out) >= before + 10)
+    client.send_signal(signal.SIGTERM)
+    told, complaints = client.communicate(timeout=60)
+    assert (client.returncode, complaints) == (0, "")
+    found = records(out)
+    assert sum("gap" in record for record in found) == 1
+    assert all(record["count"] > 0 for record in found if "count" in record)
+    assert all(record["time"].endswith("Z") and record["camera"] == "gate" for record in found)
+    assert_numbered_upwards(found)
+    assert "1 gaps" in told
+
+
+def test_a_resumed_live_recording_says_where_it_was_interrupted(here: Path, model_dir: Path, camera: Camera) -> None:
+    assert video(camera.url, "--model", model_dir, "--end", "1", "--fps", "5", "--out", "a.jsonl").returncode == 0
+    first = records(here / "a.jsonl")
+    assert 2 <= len(first) <= 6
+    done = video(camera.url, "--model", model_dir, "--end", "1", "--fps", "5", "--out", "a.jsonl", "--resume")
+    assert done.returncode == 0
+    found = records(here / "a.jsonl")
+    assert found[: len(first)] == first
+    assert found[len(first)]["gap"] == "the recording was interrupted"
+    assert_numbered_upwards(found)
+
+
+def test_a_live_stream_whose_server_goes_away_leaves_gaps_and_goes_on(
+    here: Path, process: Callable[..., Process], camera: Camera
+) -> None:
+    server = process()
+    out = here / "a.jsonl"
+    client = start(camera.url, "--server", server.url, "--patience", "0.5", "--out", out)
+    eventually(lambda: lines(out) >= 10)
+    server.kill()
+    eventually(lambda: "gap" in records(out)[-1])
+    assert "the frame was not counted: no service answers" in records(out)[-1]["gap"]
+    process(port=server.port)
+    eventually(lambda: "count" in records(out)[-1])
+    client.send_signal(signal.SIGINT)
+    client.communicate(timeout=60)
+    assert client.returncode == 0
+
+
+def test_memory_does_not_grow_with_the_video(here: Path, model_dir: Path) -> None:
+    peaks = []
+    for frames in (100, 1500):
+        path = write_video(here / f"{frames}.mp4", [numbered(n % 25, 320, 240) for n in range(frames)])
+        script = (
+            "import resource, sys\nfrom uepnet.cli import main\n"
+            f"code = main(['video', {str(path)!r}, '--model', {str(model_dir)!r}, '--quiet'])\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\nsys.exit(code)"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        peaks.append(int(done.stdout))
+    assert peaks[1] - peaks[0] < 20_000, f"{peaks} KiB"
