@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 some items failed, 2 wrong usage or input, 130 interrupted
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -94,21 +95,33 @@ def main(argv: list[str] | None = None) -> int:
     command = next((word for word in arguments if not word.startswith("-")), "")
     try:
         args = build_parser(only=command).parse_args(arguments)
-        return int(import_module(f"uepnet.commands.{args.command}").run(args))
+        code = int(import_module(f"uepnet.commands.{args.command}").run(args))
+        sys.stdout.flush()
+        return code
     except UepnetError as error:
         print(f"uepnet: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader (`head`, say) has seen enough; keep the interpreter from complaining while it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the reader (`head`, say) has seen enough
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        _discard_output()
+        print(f"uepnet: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        return 2
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("uepnet"):
             raise
         print(f"uepnet: {command} needs {error.name}: {_extra_for(error.name)}.", file=sys.stderr)
         return 2
+
+
+def _discard_output() -> None:
+    """Keep the interpreter from complaining while it flushes what nobody takes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _extra_for(module: str) -> str:
