@@ -33,7 +33,9 @@ class RtspServer:
         command = ["/usr/bin/python3", str(SCRIPT), str(self.port)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n", "GStreamer's RTSP server does not start"
+        if self._process.stdout.readline() != "ready\n":
+            self.kill()
+            pytest.fail("GStreamer's RTSP server does not start: see deploy/install-system-tests")
 
     def kill(self) -> None:
         self._process.kill()
