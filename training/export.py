@@ -4,19 +4,22 @@ The graph is `training.graph.Graph`, so torch and ONNX compute the same thing by
 runs the written files through `model.runtime`, the path that is served.
 """
 
+import copy
 import hashlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import onnx
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.export import Dim
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from uepnet.model.artifact import Artifact, ModelFile, Parity, Precision
 from uepnet.model.decode import Maps
@@ -49,6 +52,12 @@ def load_run(run: Path) -> tuple[nn.Module, Artifact]:
     return network.eval(), artifact
 
 
+@dataclass(frozen=True)
+class Export:
+    artifact: Artifact
+    refused: dict[Precision, str]  # why, a sentence each
+
+
 def export(
     run: Path,
     out: Path,
@@ -57,42 +66,61 @@ def export(
     calibration: Sequence[Probe],
     unproven: bool = False,
     watch: Watch = lambda _: None,
-) -> Artifact:
-    """Write the model directory `out`; nothing is left behind where a precision is refused.
+) -> Export:
+    """Write the model directory `out`: a file for every precision that stays within its limit.
 
     `probes` are compared, `calibration` gives int8 its ranges. `unproven` exports although torch answers with
-    too few classes on the probes for the comparison to mean anything.
+    too few classes on the probes for the comparison to mean anything. Nothing is written if nothing is proven.
     """
     if out.exists() and any(out.iterdir()):
         raise DataError(f"{out} is not empty: choose another folder for the model.")
     network, artifact = load_run(run)
-    truth = answers(torch_runner(network, artifact, torch.device("cpu")), probes)
+    truth = torch_answers(network, artifact, probes)
     check_occupied(truth, artifact, unproven)
     out.parent.mkdir(parents=True, exist_ok=True)
     with _workshop(out) as folder:
         bench = Workbench(folder, artifact, probes, truth)
         watch("exporting fp32")
-        fp32 = to_onnx(network, artifact)
-        bench.place("fp32", fp32)
+        bench.place("fp32", to_onnx(folded(network), artifact))
         files: dict[Precision, ModelFile] = {}
+        refused: dict[Precision, str] = {}
         for precision in precisions:
-            if precision == "fp16":
-                watch("exporting fp16")
-                check_half_range(network, artifact, probes)
-                bench.place("fp16", to_onnx(Half(network), artifact))
-            elif precision == "int8":
-                chosen = quantise(fp32, calibration, bench.with_probes(calibration, network), LIMITS["int8"], watch)
-                bench.place("int8", chosen)
-            files[precision] = bench.prove(precision)
-            watch(_report(precision, files[precision]))
-        if "fp32" not in files:
-            (folder / file_name("fp32")).unlink()
+            try:
+                _make(precision, network, bench, calibration, watch)
+                files[precision] = bench.prove(precision)
+                watch(_report(precision, files[precision]))
+            except ModelError as error:
+                refused[precision] = str(error)
+        if not files:
+            raise ModelError(" ".join(refused.values()))
+        for precision in ("fp32", *refused):
+            if precision not in files:
+                (folder / file_name(precision)).unlink(missing_ok=True)
         exported = artifact.model_copy(update={"files": files})
         exported.save(folder)
         if out.exists():
             out.rmdir()
         shutil.move(folder, out)
-    return exported
+    return Export(exported, refused)
+
+
+def _make(
+    precision: Precision, network: nn.Module, bench: "Workbench", calibration: Sequence[Probe], watch: Watch
+) -> None:
+    """Place the file of a precision; fp32 is there already."""
+    if precision == "fp16":
+        watch("exporting fp16")
+        check_half_range(network, bench.artifact, bench.probes)
+        bench.place("fp16", to_onnx(Half(folded(network)), bench.artifact))
+    elif precision == "int8":
+        fp32 = onnx.load(bench.folder / file_name("fp32"))
+        truth = torch_answers(network, bench.artifact, calibration)
+        own = Workbench(bench.folder, bench.artifact, calibration, truth)
+        bench.place("int8", quantise(fp32, calibration, own, LIMITS["int8"], watch))
+
+
+def torch_answers(network: nn.Module, artifact: Artifact, probes: Sequence[Probe]) -> list[Maps]:
+    return answers(torch_runner(network, artifact, torch.device("cpu")), probes)
 
 
 class Workbench:
@@ -103,10 +131,6 @@ class Workbench:
         self.artifact = artifact
         self.probes = probes
         self.truth = truth
-
-    def with_probes(self, probes: Sequence[Probe], network: nn.Module) -> "Workbench":
-        truth = answers(torch_runner(network, self.artifact, torch.device("cpu")), probes)
-        return Workbench(self.folder, self.artifact, probes, truth)
 
     def place(self, precision: Precision, model: onnx.ModelProto) -> None:
         (self.folder / file_name(precision)).write_bytes(model.SerializeToString(deterministic=True))
@@ -158,26 +182,36 @@ class Half(nn.Module):
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
-        copy = build(network.layout)  # type: ignore[arg-type]
-        copy.load_state_dict(network.state_dict())
-        self.network = copy.eval().half()
+        self.network = copy.deepcopy(network).half()
 
     def forward(self, x: Tensor) -> list[Tensor]:
         return [scores.float() for scores in self.network(x.half())]
+
+
+def folded(network: nn.Module) -> nn.Module:
+    """A copy whose batch norms are part of the convolutions before them: half the nodes, the same function."""
+    network = copy.deepcopy(network).eval()
+    for block in (module for module in network.modules() if isinstance(module, nn.Sequential)):
+        for (name, layer), (after, norm) in pairwise(list(block.named_children())):
+            if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                setattr(block, name, fuse_conv_bn_eval(layer, norm))
+                setattr(block, after, nn.Identity())
+    return network
 
 
 def to_onnx(network: nn.Module, artifact: Artifact) -> onnx.ModelProto:
     """The graph of the contract: uint8 tiles in, class maps (and counts) out, any batch, height and width."""
     outputs = [f"classes_{head}" for head in range(len(artifact.heads))]
     outputs += [] if artifact.decoding == "argmax" else ["counts", "variance"]
-    multiple = artifact.multiple
+    side = artifact.multiple
+    # Traced at one shape, because symbolic ones take the exporter four times as long. No layer depends on it:
+    # the comparison with torch runs on several shapes and would find one that does.
     program = torch.onnx.export(
         Graph(network, artifact).eval(),
-        (torch.zeros(2, 2 * multiple, 3 * multiple, 3, dtype=torch.uint8),),
+        (torch.zeros(2, 2 * side, 3 * side, 3, dtype=torch.uint8),),
         dynamo=True,
         input_names=["tiles"],
         output_names=outputs,
-        dynamic_shapes={"tiles": {0: Dim("n"), 1: multiple * Dim("height"), 2: multiple * Dim("width")}},
         external_data=False,
         opset_version=OPSET,
         verbose=False,
@@ -185,23 +219,31 @@ def to_onnx(network: nn.Module, artifact: Artifact) -> onnx.ModelProto:
     assert program is not None  # with dynamo=True it never is
     model: onnx.ModelProto = program.model_proto
     _tidy(model)
+    _free_shape(model.graph.input, ("n", "height", "width"))
+    _free_shape(model.graph.output, ("n", "rows", "columns"))
     properties = {"name": artifact.name, "version": artifact.version, "inference_hash": artifact.inference_hash}
     onnx.helper.set_model_props(model, properties)
-    onnx.checker.check_model(model)
+    onnx.checker.check_model(model, full_check=True)
     return model
 
 
+def _free_shape(values: Iterable[onnx.ValueInfoProto], names: tuple[str, ...]) -> None:
+    for value in values:
+        for dimension, name in zip(value.type.tensor_type.shape.dim, names, strict=False):
+            dimension.dim_param = name
+
+
 def _tidy(model: onnx.ModelProto) -> None:
-    """Name convolutions after their layers, then drop the exporter's notes: they hold stack traces and paths."""
+    """Name convolutions after their layers; drop the traced shapes, and the exporter's notes with their paths."""
     for node in model.graph.node:
         if node.op_type == "Conv":
-            node.name = node.input[1].removeprefix("network.").removesuffix(".weight")
-    for part in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
+            layer = node.input[1].removesuffix(".weight")
+            node.name = layer.replace("network.", "")
+    model.graph.ClearField("value_info")
+    graph = model.graph
+    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
-    for value in (*model.graph.value_info, *model.graph.initializer):
-        value.ClearField("metadata_props")
-        value.ClearField("doc_string")
 
 
 def check_occupied(truth: Sequence[Maps], artifact: Artifact, unproven: bool) -> None:
@@ -228,7 +270,7 @@ def check_half_range(network: nn.Module, artifact: Artifact, probes: Sequence[Pr
 
     layers = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)]
     hooks = [layer.register_forward_hook(record(name)) for name, layer in layers]
-    answers(torch_runner(network, artifact, torch.device("cpu")), probes[:4])
+    torch_answers(network, artifact, probes[:4])
     for hook in hooks:
         hook.remove()
     name = max(peaks, key=lambda key: peaks[key])

@@ -36,7 +36,7 @@ class Graph(nn.Module):
         logits = self.network(normalise(tiles, self.mean, self.std))
         if self.decoding == "regression":
             counts = logits[0][:, 0].clamp(min=0)
-            return counts, torch.zeros_like(counts)
+            return counts, counts * 0  # zeros that keep the shape of any tile in an exported graph
         classes = tuple(scores.argmax(1).to(torch.uint8) for scores in logits)
         if self.decoding == "argmax":
             return classes

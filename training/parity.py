@@ -12,7 +12,10 @@ from uepnet.model.count import RunTiles, Tile
 from uepnet.model.decode import Maps, count_map
 from uepnet.model.errors import DataError
 from uepnet.model.image import load_image
-from uepnet.training.batches import MAX_PIXELS
+from uepnet.training.config import Config
+from uepnet.training.dataset import load
+from uepnet.training.layouts import images_in
+from uepnet.training.sample import MAX_PIXELS
 
 MULTIPLE = 32
 LARGE = ((256, 256), (512, 384), (512, 512), (1024, 768))  # (width, height), in turn
@@ -37,6 +40,22 @@ class Difference:
     cell_difference: float  # sum of the cells' absolute differences over all people: errors cannot cancel out
     worst_tile: float
     worst: str  # where that is
+
+
+def probe_images(run: Path, folder: Path | None) -> tuple[list[Path], list[Path]]:
+    """(images to compare on, images to calibrate on): of a folder, every other one; else the run's own val and fit."""
+    if folder is not None:
+        found = images_in(folder)
+        if len(found) < 2:
+            raise DataError(f"{folder} holds {len(found)} images: comparing and calibrating need at least two.")
+        return found[::2], found[1::2]
+    try:
+        data = Config.read(run).data
+        held = [sample.image for name, root in data for sample in load(name, Path(root), "val")]
+        fitted = [sample.image for name, root in data for sample in load(name, Path(root), "fit")]
+    except (FileNotFoundError, DataError) as error:
+        raise DataError(f"The run's own images are not to be had ({error}): name a folder with --images.") from None
+    return held, fitted
 
 
 def cut_probes(images: Sequence[Path], number: int, sizes: Sequence[tuple[int, int]], seed: int) -> list[Probe]:

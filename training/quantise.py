@@ -54,7 +54,7 @@ def quantise(
     ranking = sorted(layers, key=lambda name: harm[name], reverse=True)
     for number in (step for step in STEPS if step < len(layers)):
         latest = attempt(ranking[:number])
-        watch(f"int8 but for {', '.join(ranking[:number])}: counts off by {latest[0].count_difference:.2%}")
+        watch(f"int8 but for {number + 1} layers: counts off by {latest[0].count_difference:.2%}")
         if latest[0].count_difference < best[0].count_difference:
             best = latest
         if best[0].count_difference <= MARGIN * limit:
@@ -103,4 +103,5 @@ def _quantised(model: onnx.ModelProto, ranges: Any, kept: Sequence[str]) -> onnx
     )
     quantiser.quantize_model()
     quantised: onnx.ModelProto = quantiser.model.model
+    quantised.metadata_props.add(key="float_layers", value=" ".join(kept))
     return quantised

@@ -1,0 +1,102 @@
+"""A small graph in which one layer cannot stand int8: the search must find exactly that one."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from uepnet.model.artifact import Precision
+from uepnet.training.parity import Difference, Probe
+from uepnet.training.quantise import quantise
+
+
+def graph(outlier: float) -> onnx.ModelProto:
+    """tiles -> six convolutions in a row -> counts. The second also makes a channel `outlier` times as large as the
+    others, which the third ignores: in int8 that channel takes all the levels, and the counts go to ruin."""
+    rng = np.random.default_rng(0)
+    names = ("first", "second", "third", "fourth", "fifth", "sixth")
+    weights = {name: rng.uniform(0.1, 1, (4, 4, 1, 1)).astype(np.float32) / 4 for name in names}
+    weights["first"] = np.full((4, 3, 1, 1), 1 / 765, np.float32)
+    weights["second"][3] = outlier
+    weights["third"][:, 3] = 0
+    nodes = [
+        helper.make_node("Transpose", ["tiles"], ["planes"], perm=[0, 3, 1, 2]),
+        helper.make_node("Cast", ["planes"], ["x"], to=TensorProto.FLOAT),
+    ]
+    for before, name in pairwise(("x", *names)):
+        nodes.append(helper.make_node("Conv", [before, f"{name}.weight"], [name], name=name))
+    nodes.append(helper.make_node("ReduceMean", ["sixth", "channel"], ["counts"], keepdims=0))
+    constants = [numpy_helper.from_array(value, f"{name}.weight") for name, value in weights.items()]
+    constants.append(helper.make_tensor("channel", TensorProto.INT64, [1], [1]))
+    tiles = helper.make_tensor_value_info("tiles", TensorProto.UINT8, ["n", "h", "w", 3])
+    counts = helper.make_tensor_value_info("counts", TensorProto.FLOAT, ["n", "h", "w"])
+    made = helper.make_graph(nodes, "six", [tiles], [counts], constants)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def counts_of(model: onnx.ModelProto, probes: Sequence[Probe]) -> list[NDArray[np.float32]]:
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return [session.run(None, {"tiles": probe.pixels[np.newaxis]})[0] for probe in probes]
+
+
+class Scales:
+    """Weighs a graph against the float one on the same tiles."""
+
+    def __init__(self, model: onnx.ModelProto, probes: Sequence[Probe]) -> None:
+        self.probes, self.truth = probes, counts_of(model, probes)
+        self.attempts = 0
+
+    def place(self, precision: Precision, model: onnx.ModelProto) -> None:
+        self.attempts += 1
+        self.found = counts_of(model, self.probes)
+
+    def measure(self, precision: Precision) -> Difference:
+        pairs = list(zip(self.found, self.truth, strict=True))
+        relative = [abs(float(a.sum() - b.sum())) / float(b.sum()) for a, b in pairs]
+        cells = sum(float(np.abs(a - b).sum()) for a, b in pairs) / sum(float(b.sum()) for _, b in pairs)
+        return Difference(len(pairs), 1.0, float(np.mean(relative)), cells, max(relative), "")
+
+
+@pytest.fixture
+def probes() -> list[Probe]:
+    rng = np.random.default_rng(1)
+    sizes = ((64, 64), (32, 96))  # ranges must come from tiles of different sizes too
+    return [Probe(str(size), rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in sizes]
+
+
+def float_layers(model: onnx.ModelProto) -> list[str]:
+    return next(entry.value for entry in model.metadata_props if entry.key == "float_layers").split()
+
+
+def test_a_graph_that_stands_int8_is_quantised_but_for_its_first_layer(probes: list[Probe]) -> None:
+    model = graph(outlier=0.2)
+    scales = Scales(model, probes)
+    quantised = quantise(model, probes, scales, 0.02, lambda _: None)
+    assert float_layers(quantised) == ["first"] and scales.attempts == 1
+    weights = {entry.name: entry.data_type for entry in quantised.graph.initializer}
+    assert weights["second.weight_quantized"] == weights["third.weight_quantized"] == TensorProto.INT8
+    scale = next(entry for entry in quantised.graph.initializer if entry.name == "second.weight_scale")
+    assert list(scale.dims) == [4]  # one a channel
+
+
+def test_the_layers_that_int8_would_spoil_stay_in_float(probes: list[Probe]) -> None:
+    model = graph(outlier=3000.0)
+    scales = Scales(model, probes)
+    said: list[str] = []
+    quantised = quantise(model, probes, scales, 0.02, said.append)
+    assert set(float_layers(quantised)) == {"first", "second", "third"}
+    assert "measuring 5 layers one by one" in said
+    scales.place("int8", quantised)
+    assert scales.measure("int8").count_difference <= 0.01
+
+
+def test_the_model_that_was_given_is_not_changed(probes: list[Probe]) -> None:
+    model = graph(outlier=0.2)
+    before = model.SerializeToString(deterministic=True)
+    quantise(model, probes, Scales(model, probes), 0.02, lambda _: None)
+    assert model.SerializeToString(deterministic=True) == before
