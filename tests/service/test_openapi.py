@@ -18,12 +18,12 @@ def document(service: Running) -> dict[str, Any]:
     return schema
 
 
-def test_schemathesis_finds_nothing(serve: Serve) -> None:
+def test_schemathesis_finds_nothing(serve: Serve, tmp_path: Path) -> None:
     server = serve(admin_key="the-admin-key", max_cameras=100_000)
     command = [sys.executable, "-m", "schemathesis.cli"]
     command += ["--config-file", str(Path(__file__).with_name("schemathesis.toml"))]
     command += ["run", f"{server.url}/openapi.json", "--seed", "7", "-H", "X-API-Key: the-admin-key"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path)
     assert result.returncode == 0, result.stdout[-5000:]
     assert "Fuzzing" in result.stdout
     assert "❌" not in result.stdout

@@ -1,0 +1,261 @@
+// The page: a picture comes in, its count is shown, zones are drawn, results are taken home.
+
+import { askForKey, count, get } from "/page/api.js";
+import { watchCameras } from "/page/cameras.js";
+import { csv, json, png, save, saveText } from "/page/files.js";
+import { heatCanvas, paint, paintLegend, scaleTop } from "/page/heat.js";
+import { people, ZoneEditor } from "/page/zones.js";
+
+const at = (id) => document.getElementById(id);
+const state = { file: null, picture: null, answer: null, heat: null, view: "overlay", running: null };
+const editor = new ZoneEditor(at("zones"), zonesChanged, drawingChanged);
+
+function showError(text) {
+  at("error-text").textContent = text;
+  at("error").hidden = !text;
+  if (text) at("error").scrollIntoView({ block: "nearest" });
+}
+
+/** A new file: shown at once where the browser can, counted, zones kept (they fit any size). */
+async function open(file) {
+  if (!file) return;
+  showError("");
+  state.file = file;
+  state.answer = null;
+  editor.abandon();
+  state.picture?.close();
+  state.picture = await createImageBitmap(file).catch(() => null);
+  if (state.file !== file) return;
+  if (state.picture) {
+    at("drop").hidden = true;
+    at("picture").hidden = false;
+    layOut();
+  }
+  await recount();
+}
+
+async function recount() {
+  state.running?.abort();
+  const running = state.running = new AbortController();
+  const file = state.file;
+  at("busy").hidden = false;
+  try {
+    const answer = await count(file, editor.export(), running.signal);
+    if (state.running !== running) return;
+    const first = state.answer === null;
+    state.answer = answer;
+    const top = scaleTop(answer.map.cells);
+    state.heat = { full: heatCanvas(answer.map, top, false), veiled: heatCanvas(answer.map, top, true), top };
+    editor.zones.forEach((zone, index) => { zone.count = answer.zones[index].count; zone.error = ""; });
+    showError("");
+    showAnswer();
+    if (first) at("panel").scrollIntoView({ block: "nearest", behavior: "smooth" });
+  } catch (error) {
+    if (state.running === running) failed(error);
+  } finally {
+    if (state.running === running) {
+      state.running = null;
+      at("busy").hidden = true;
+    }
+  }
+}
+
+function failed(error) {
+  if (error.name === "AbortError") return;
+  showError(error.message);
+  const blamed = editor.zones.find((zone) => error.message.includes(`"${zone.name}"`));
+  if (blamed && state.answer) {
+    blamed.error = error.message;
+    blamed.count = null;
+    showZones();
+  } else if (!state.answer) {
+    at("picture").hidden = true;
+    at("panel").hidden = true;
+    at("tools").hidden = true;
+    at("drop").hidden = false;
+  }
+}
+
+function showAnswer() {
+  const { answer, picture } = state;
+  for (const id of ["picture", "panel", "tools"]) at(id).hidden = false;
+  at("drop").hidden = true;
+  at("no-preview").hidden = picture !== null;
+  at("count").textContent = people(answer.count);
+  at("range").replaceChildren(...rangeText(answer.range));
+  at("warnings").replaceChildren(...answer.warnings.map((warning) => item(warning)));
+  const { decode, queue, inference, total } = answer.timings_ms;
+  at("facts").textContent = `${answer.width} × ${answer.height} pixels, ${Math.round(total)} ms`;
+  at("facts").title = `decoding ${decode} ms, waiting ${queue} ms, inference ${inference} ms`;
+  at("legend-top").textContent = `${Number(state.heat.top.toPrecision(3))} people a cell`;
+  layOut();
+  showZones();
+}
+
+function rangeText(range) {
+  if (!range) return ["No range: this model is not calibrated."];
+  const bold = document.createElement("b");
+  bold.textContent = `${people(range.low)} to ${people(range.high)}`;
+  return ["likely ", bold, ` (${Math.round(100 * range.level)} %)`];
+}
+
+function item(text) {
+  const made = document.createElement("li");
+  made.textContent = text;
+  return made;
+}
+
+/** Fit the picture into the stage and paint it at the screen's resolution. */
+function layOut() {
+  const width = state.answer?.width ?? state.picture?.width;
+  const height = state.answer?.height ?? state.picture?.height;
+  if (!width || at("picture").hidden) return;
+  const room = at("picture").parentElement.clientWidth;
+  const most = Math.max(260, window.innerHeight * (window.innerWidth < 860 ? 0.6 : 0.74));
+  const scale = Math.min(room / width, most / height);
+  const [shownWidth, shownHeight] = [Math.max(1, width * scale), Math.max(1, height * scale)];
+  at("picture").style.width = `${shownWidth}px`;
+  at("picture").style.height = `${shownHeight}px`;
+  editor.resize(shownWidth, shownHeight);
+  const canvas = at("canvas");
+  const ratio = Math.min(2, devicePixelRatio || 1);
+  canvas.width = Math.round(shownWidth * ratio);
+  canvas.height = Math.round(shownHeight * ratio);
+  const context = canvas.getContext("2d");
+  if (state.answer) paint(context, canvas.width, state);
+  else context.drawImage(state.picture, 0, 0, canvas.width, canvas.height);
+}
+
+function zonesChanged(added) {
+  showZones();
+  // Without a finger there is a keyboard: the name of the new zone can be typed at once.
+  if (added && !matchMedia("(pointer: coarse)").matches) added.row.querySelector("input").select();
+  if (state.answer) recount();
+}
+
+function drawingChanged(draft) {
+  document.body.classList.toggle("drawing", draft !== null);
+  at("hint").hidden = draft === null;
+  at("draw").disabled = draft !== null;
+  at("finish").disabled = (draft?.length ?? 0) < 3;
+}
+
+/** Rows stay the same elements while their zones live: a name that is being typed must survive a new count. */
+function showZones() {
+  editor.render();
+  at("save-zones").disabled = !editor.zones.length;
+  const rows = editor.zones.map((zone) => rowOf(zone));
+  const list = at("zone-list");
+  if (rows.length !== list.children.length || rows.some((row, index) => row !== list.children[index])) {
+    list.replaceChildren(...rows);
+  }
+}
+
+function rowOf(zone) {
+  zone.row ??= makeRow(zone);
+  zone.row.classList.toggle("wrong", Boolean(zone.error));
+  zone.row.querySelector("output").textContent =
+    zone.error ? "not counted" : zone.count === null ? "…" : people(zone.count);
+  return zone.row;
+}
+
+function makeRow(zone) {
+  const row = document.createElement("li");
+  const name = document.createElement("input");
+  name.value = zone.name;
+  name.maxLength = 64;
+  name.setAttribute("aria-label", "Name of the zone");
+  name.addEventListener("change", () => rename(zone, name));
+  name.addEventListener("keydown", (event) => { if (event.key === "Enter") name.blur(); });
+  const remove = document.createElement("button");
+  remove.type = "button";
+  remove.className = "icon";
+  remove.textContent = "×";
+  remove.setAttribute("aria-label", "Remove this zone");
+  remove.addEventListener("click", () => editor.remove(zone));
+  row.append(name, document.createElement("output"), remove);
+  return row;
+}
+
+function rename(zone, field) {
+  const name = field.value.trim();
+  const taken = editor.zones.some((other) => other !== zone && other.name === name);
+  if (name && !taken) {
+    zone.name = name;
+    const entry = state.answer?.zones[editor.zones.indexOf(zone)];
+    if (entry) entry.name = name;
+  }
+  field.value = zone.name;
+  editor.render();
+}
+
+async function loadZones(file) {
+  if (!file) return;
+  try {
+    const { width, height } = state.answer;
+    for (const { name, units, polygon } of JSON.parse(await file.text()).zones) {
+      const corners = polygon.map(([x, y]) => (units === "fractions" ? [x, y] : [x / width, y / height]));
+      editor.add(corners, name);
+    }
+    zonesChanged();
+  } catch {
+    showError("The zones cannot be read: the file must be JSON as saved by this page.");
+  }
+}
+
+function stem() { return state.file.name.replace(/\.[^.]*$/, "") || "picture"; }
+
+at("file").addEventListener("change", (event) => { open(event.target.files[0]); event.target.value = ""; });
+at("zones-file").addEventListener("change", (event) => { loadZones(event.target.files[0]); event.target.value = ""; });
+at("error-close").addEventListener("click", () => showError(""));
+at("stop").addEventListener("click", () => state.running?.abort());
+at("draw").addEventListener("click", () => editor.begin());
+at("finish").addEventListener("click", () => editor.finish());
+at("abandon").addEventListener("click", () => editor.abandon());
+at("change-key").addEventListener("click", askForKey);
+at("save-zones").addEventListener("click", () =>
+  saveText(JSON.stringify({ zones: editor.export() }, null, 1) + "\n", "application/json", "zones.json"));
+at("save-png").addEventListener("click", async () => save(await png(state, editor.zones), `${stem()}-counted.png`));
+at("save-csv").addEventListener("click", () => saveText(csv(state.file.name, state.answer), "text/csv", `${stem()}.csv`));
+at("save-json").addEventListener("click", () =>
+  saveText(json(state.file.name, state.answer), "application/json", `${stem()}.json`));
+for (const choice of document.querySelectorAll("input[name=view]")) {
+  choice.addEventListener("change", () => {
+    state.view = choice.value;
+    at("legend").hidden = state.view === "image";
+    layOut();
+  });
+}
+
+document.addEventListener("paste", (event) => {
+  const file = [...event.clipboardData.files].find(({ type }) => type.startsWith("image/"));
+  if (file) open(file);
+});
+document.addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dragging"); });
+document.addEventListener("dragleave", (event) => {
+  if (!event.relatedTarget) document.body.classList.remove("dragging");
+});
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  document.body.classList.remove("dragging");
+  open(event.dataTransfer.files[0]);
+});
+new ResizeObserver(layOut).observe(at("picture").parentElement);
+
+/** Say which model serves; while it is being loaded, ask again. */
+async function showModel() {
+  for (;;) {
+    try {
+      const { name, version, device, precision } = await get("/v1/model");
+      at("model").textContent = `${name} ${version} on ${device}, ${precision}`;
+      return;
+    } catch (error) {
+      at("model").textContent = error.status === 503 ? "loading the model" : "";
+      if (error.status !== 503) return showError(error.message);
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+    }
+  }
+}
+
+paintLegend(at("legend-bar"));
+showModel().then(watchCameras);
