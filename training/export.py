@@ -17,18 +17,17 @@ from pathlib import Path
 
 import onnx
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from uepnet.model.artifact import Artifact, ModelFile, Parity, Precision
 from uepnet.model.decode import Maps
 from uepnet.model.errors import DataError, ModelError
-from uepnet.model.network import build
 from uepnet.model.runtime import LIMITS, Runtime
 from uepnet.training.evaluate import torch_runner
 from uepnet.training.graph import Graph
 from uepnet.training.parity import Difference, Probe, answers, compare, occupied_classes
+from uepnet.training.prepare import load_network
 from uepnet.training.quantise import quantise
 
 OPSET = 20  # ONNX Runtime reads it since 1.18, on CPU and CUDA
@@ -36,20 +35,6 @@ MIN_CLASSES = 10
 MAX_HALF = 20_000.0  # fp16 ends at 65504; activations on other images may be larger than on the probes
 
 Watch = Callable[[str], None]
-
-
-def load_run(run: Path) -> tuple[nn.Module, Artifact]:
-    """The trained network of a run, ready for inference, and its artifact."""
-    artifact = Artifact.load(run)
-    path = run / "weights.safetensors"
-    network = build(artifact.layout)
-    try:
-        network.load_state_dict(load_file(path))
-    except FileNotFoundError:
-        raise ModelError(f"{run} has no weights.safetensors: the training has not saved any yet.") from None
-    except Exception as error:  # noqa: BLE001 - safetensors' errors share no base
-        raise ModelError(f"{path} does not hold this network's weights ({type(error).__name__}).") from None
-    return network.eval(), artifact
 
 
 @dataclass(frozen=True)
@@ -74,7 +59,8 @@ def export(
     """
     if out.exists() and any(out.iterdir()):
         raise DataError(f"{out} is not empty: choose another folder for the model.")
-    network, artifact = load_run(run)
+    artifact = Artifact.load(run)
+    network = load_network(run, artifact)
     truth = torch_answers(network, artifact, probes)
     check_occupied(truth, artifact, unproven)
     out.parent.mkdir(parents=True, exist_ok=True)

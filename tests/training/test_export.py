@@ -24,11 +24,11 @@ from uepnet.training.export import (
     check_occupied,
     export,
     folded,
-    load_run,
     to_onnx,
     torch_answers,
 )
 from uepnet.training.parity import Probe, compare, cut_probes
+from uepnet.training.prepare import load_network
 
 BORDERS = (0.00016, *(0.3 * step for step in range(1, 11)))
 PROXIES = (0.0, *((low + high) / 2 for low, high in zip(BORDERS, (*BORDERS[1:], 3.5), strict=True)))
@@ -146,7 +146,8 @@ def test_any_batch_height_and_width_runs(model: Path, run: Path, precision: str)
     tiles = [picture(rng, 160, 96) for _ in range(3)]
     runtime = Runtime(model, precision=precision)
     runtime.policy = ShapePolicy((96, 160), (1, 2, 4))
-    network, artifact = load_run(run)
+    artifact = Artifact.load(run)
+    network = load_network(run, artifact)
     probes = [Probe(str(index), tile) for index, tile in enumerate(tiles)]
     truth = torch_answers(network, artifact, probes)
     assert compare(probes, truth, runtime.run(tiles), artifact).count_difference < 0.005
@@ -156,7 +157,8 @@ def test_counts_and_variance_follow_the_definition(model: Path, run: Path) -> No
     """Mean over the heads of E[proxy] and Var[proxy] at the temperature; nothing where background is near certain."""
     tile = picture(np.random.default_rng(4), 128, 96)
     (maps,) = Runtime(model, precision="fp32").run([tile])
-    network, artifact = load_run(run)
+    artifact = Artifact.load(run)
+    network = load_network(run, artifact)
     x = (torch.from_numpy(tile)[None].permute(0, 3, 1, 2).float() - 127) / 128
     with torch.inference_mode():
         logits = [scores[0].double().numpy() for scores in network(x)]
@@ -196,7 +198,8 @@ def test_other_decodings_export_too(artifact: Artifact, tmp_path: Path, decoding
 def test_a_graph_that_counts_differently_is_refused_with_the_place(
     run: Path, model: Path, probes: list[Probe], tmp_path: Path
 ) -> None:
-    network, artifact = load_run(run)
+    artifact = Artifact.load(run)
+    network = load_network(run, artifact)
     with torch.no_grad():
         network.heads[0][2].bias[5] += 1.0  # type: ignore[index, union-attr, operator]
     bench = Workbench(tmp_path, artifact, probes, torch_answers(network, artifact, probes))
@@ -217,7 +220,8 @@ def test_a_network_that_uses_few_classes_proves_nothing(artifact: Artifact, prob
 
 
 def test_activations_beyond_fp16_are_refused_by_layer(run: Path, probes: list[Probe]) -> None:
-    network, artifact = load_run(run)
+    artifact = Artifact.load(run)
+    network = load_network(run, artifact)
     assert isinstance(network, UEPNet)
     check_half_range(network, artifact, probes)
     with torch.no_grad():
@@ -237,13 +241,10 @@ def test_a_refused_precision_is_left_out_and_the_rest_is_kept(
         export(run, tmp_path / "out", ["fp32"], probes, [])
 
 
-def test_a_run_without_weights_says_so(artifact: Artifact, tmp_path: Path) -> None:
+def test_a_run_without_weights_says_so(artifact: Artifact, probes: list[Probe], tmp_path: Path) -> None:
     artifact.save(tmp_path)
-    with pytest.raises(ModelError, match=r"has no weights\.safetensors"):
-        load_run(tmp_path)
-    (tmp_path / "weights.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(ModelError, match="does not hold this network's weights"):
-        load_run(tmp_path)
+    with pytest.raises(ModelError, match=r"weights\.safetensors does not hold the weights"):
+        export(tmp_path, tmp_path / "out", ["fp32"], probes, [])
 
 
 def test_the_command_refuses_what_it_does_not_know(
