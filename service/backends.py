@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from uepnet.model.count import Count, Counter, Range
+from uepnet.model.artifact import Artifact
+from uepnet.model.count import Count, Range, RunTiles, count_image
 from uepnet.model.errors import InferenceError
 from uepnet.model.image import load_image
 from uepnet.model.zones import Zone, ZoneCount
@@ -32,6 +33,7 @@ class ModelName(NamedTuple):
 
 class Backend(Protocol):
     in_flight: int  # how many images it is worth giving it at once
+    in_flight_live: int  # of a live source, where a frame that waits for others grows old
     model: ModelName  # at the start; a server may change to another
 
     def count(self, picture: Picture, zones: Sequence[Zone]) -> tuple[Count, ModelName]: ...
@@ -43,16 +45,17 @@ class InProcess:
     """The model in this process. Two in flight: one image is decoded while the other is on the device."""
 
     in_flight = 2
+    in_flight_live = 1
 
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
+    def __init__(self, artifact: Artifact, run_tiles: RunTiles) -> None:
+        self._artifact, self._run_tiles = artifact, run_tiles
         self._device = Lock()
-        self.model = ModelName(counter.artifact.name, counter.artifact.version)
+        self.model = ModelName(artifact.name, artifact.version)
 
     def count(self, picture: Picture, zones: Sequence[Zone]) -> tuple[Count, ModelName]:
         image = load_image(picture) if isinstance(picture, bytes) else picture
         with self._device:
-            return self._counter.count(image, zones), self.model
+            return count_image(image, self._artifact, self._run_tiles, zones), self.model
 
     def close(self) -> None:
         pass
@@ -61,9 +64,10 @@ class InProcess:
 class OverServer:
     """A server counts; several threads may ask at once."""
 
-    def __init__(self, client: Client, in_flight: int = 8, camera: str | None = None) -> None:
+    def __init__(self, client: Client, in_flight: int | None = None, camera: str | None = None) -> None:
         self._client, self._camera = client, camera
-        self.in_flight = in_flight
+        self.in_flight = in_flight or 8
+        self.in_flight_live = in_flight or 2  # one is counted while the next is on its way
         self._packed = not _is_loopback(client.host)
         model = client.model()
         self.model = ModelName(model.name, model.version)

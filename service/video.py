@@ -75,8 +75,10 @@ class Job:
     def run(self, summary: Summary, watch: Callable[[Record], None] = lambda record: None) -> None:
         """Count until the source ends. `summary` is up to date also when this is interrupted or fails."""
         items = self._live_items(summary) if self.source.live else self._file_items(summary)
-        in_flight = self.backend.in_flight
-        results = in_order(items, self._count, in_flight, 0 if self.source.live else in_flight)
+        if self.source.live:
+            results = in_order(items, self._count, self.backend.in_flight_live)
+        else:
+            results = in_order(items, self._count, self.backend.in_flight, ahead=self.backend.in_flight)
         try:
             with closing(results):
                 for _, result in results:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers import Running, encoded, eventually
 
-from uepnet.model.count import Counter
 from uepnet.model.image import load_image
+from uepnet.model.runtime import Runtime
 from uepnet.model.zones import Zone
 from uepnet.service.backends import InProcess, OverServer, count_fields, in_order, without_loss
 from uepnet.service.client import Client
@@ -99,7 +99,8 @@ def test_closing_stops_drawing() -> None:
 
 def test_in_process_and_over_a_server_a_frame_has_the_same_count(service: Running, model_dir: Path) -> None:
     image = np.random.default_rng(5).integers(0, 256, (100, 150, 3), np.uint8)
-    here = InProcess(Counter(model_dir, device="cpu"))
+    runtime = Runtime(model_dir, device="cpu")
+    here = InProcess(runtime.artifact, runtime.run_tiles)
     there = OverServer(Client(service.url))
     for picture in (image, encoded(image)):
         first, second = here.count(picture, [LEFT]), there.count(picture, [LEFT])

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 def add_counting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--zones", type=Path, metavar="FILE", help="count within named polygons, too (docs/zones.md)")
     here = parser.add_argument_group("counting in this process (the default)")
-    here.add_argument("--model", type=Path, metavar="DIR", help="a model directory; without it the bundled model")
+    here.add_argument(
+        "--model", type=Path, metavar="DIR", help="a model directory or a training run; without it the bundled model"
+    )
     here.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
     here.add_argument("--precision", default="auto", choices=["auto", "fp32", "fp16", "int8"])
     here.add_argument("--threads", type=natural_number, default=0, help="threads of CPU inference; 0 for all cores")
@@ -21,7 +23,7 @@ def add_counting(parser: argparse.ArgumentParser) -> None:
         "--server", metavar="URL", help="such as http://localhost:8000; its key, if any, in UEPNET_API_KEY"
     )
     there.add_argument(
-        "--in-flight", type=positive_number, default=8, metavar="N", help="images sent at once (default: 8)"
+        "--in-flight", type=positive_number, metavar="N", help="images sent at once (default: 8; live: 2)"
     )
     there.add_argument(
         "--patience",
@@ -37,10 +39,11 @@ def open_backend(args: argparse.Namespace, camera: str | None = None) -> "Backen
     from uepnet.model.errors import InputError
 
     if args.server is None:
-        from uepnet.model.count import Counter
+        from uepnet.commands.models import open_model
         from uepnet.service.backends import InProcess
 
-        return InProcess(Counter(args.model, args.device, args.precision, args.threads))
+        artifact, run_tiles, _ = open_model(args.model, args.device, args.precision, args.threads)
+        return InProcess(artifact, run_tiles)
 
     from uepnet.service.backends import OverServer
     from uepnet.service.client import Client

@@ -202,7 +202,7 @@ def tell(summary: "Summary", elapsed_seconds: float, args: argparse.Namespace) -
         peak = f"{people(summary.peak['count'])} people at {moment_text(summary.peak)}"
         print(f"peak {peak} (frame {summary.peak['frame']}), mean {people(summary.mean)}", file=screen)
     if summary.gaps or summary.dropped:
-        print(f"{summary.gaps} gaps, {summary.dropped} frames dropped", file=screen)
+        print(f"gaps: {summary.gaps}, dropped frames: {summary.dropped}", file=screen)
 
 
 def _expected(source: "Source", choice: "Choice") -> int | None:
