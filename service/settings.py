@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     max_batch_images: int = Field(32, ge=1, le=1024, description="images in one request to /v1/count/batch")
     max_connections: int = Field(1024, ge=1, le=65536, description="open connections; past it closed at once")
 
-    deadline_seconds: Seconds = Field(30.0, description="time to answer an admitted request; past it 504")
+    deadline_seconds: Seconds = Field(60.0, description="time to answer an admitted request; past it 504")
     receive_seconds: Seconds = Field(30.0, description="time for a request to arrive whole; past it 408")
     send_seconds: Seconds = Field(30.0, description="time for the client to take 256 KiB of an answer")
     drain_seconds: Seconds = Field(30.0, description="time for admitted requests to finish after SIGTERM")

@@ -1,5 +1,7 @@
 """The OpenAPI document: complete, and true under schemathesis."""
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,6 +10,9 @@ from typing import Any
 
 import pytest
 from servers import Running
+
+from uepnet.service.problems import PROBLEMS
+from uepnet.service.schemas import CountAnswer
 
 Serve = Callable[..., Running]
 
@@ -54,3 +59,16 @@ def test_counting_has_examples(document: dict[str, Any]) -> None:
 def test_the_wire_names_are_the_promised_ones(document: dict[str, Any]) -> None:
     names = {"count", "range", "width", "height", "zones", "saturated", "warnings", "model", "timings_ms", "request_id"}
     assert names < document["components"]["schemas"]["CountAnswer"]["properties"].keys()
+
+
+def test_the_guide_names_every_operation_parameter_and_problem(document: dict[str, Any]) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert f"{method.upper()} {path}" in guide
+            for parameter in operation.get("parameters", []):
+                assert f"?{parameter['name']}=" in guide
+    rows = re.findall(r"^\| (\d+) \| `([\w-]+)` \|", guide, re.MULTILINE)
+    assert {name: int(status) for status, name in rows} == {name: status for name, (status, _) in PROBLEMS.items()}
+    example = json.loads(re.findall(r"```json\n(.*?)```", guide, re.DOTALL)[0])
+    assert CountAnswer.model_validate(example).model_dump(exclude={"map"}) == example
