@@ -24,7 +24,6 @@ loop): what do users feel? The key of the service, if it has one, is read from U
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Put load on a running service; report throughput and latency."
     parser.epilog = EXAMPLES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("url", help="the service, such as http://127.0.0.1:8000")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(

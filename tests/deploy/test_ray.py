@@ -63,6 +63,7 @@ class Fleet:
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     models = {version: toy_model(tmp_path_factory.mktemp("model"), version=version) for version in ("1", "2")}
+    models["broken"] = tmp_path_factory.mktemp("model")
     cluster = Cluster(tmp_path_factory.mktemp("ray"), cores=2)
     fleet = Fleet(cluster, models)
     try:
@@ -199,6 +200,18 @@ def test_a_new_model_is_rolled_out_under_load_without_a_lost_request(fleet: Flee
         eventually(lambda: "2" in under.versions(), PATIENCE)
         eventually(lambda: {version for *_, version in under.answers[-20:]} == {"2"}, PATIENCE)
     assert under.failures() == []
+
+
+def test_a_model_that_cannot_be_loaded_is_not_rolled_out_and_a_replica_goes_on(fleet: Fleet) -> None:
+    with load(fleet.url, 2) as under:
+        fleet.deploy("broken", min_replicas=2, max_replicas=2)
+        eventually(lambda: fleet.cluster.status() in ("DEPLOY_FAILED", "UNHEALTHY"), PATIENCE)
+        after = len(under.answers)
+        eventually(lambda: len(under.answers) > after + 20)
+        fleet.deploy("2", min_replicas=2, max_replicas=2)
+        eventually(lambda: fleet.cluster.status() == "RUNNING" and len(fleet.labelled()) == 2, PATIENCE)
+    assert under.failures() == []
+    assert under.versions() == {"2"}
 
 
 def test_waiting_requests_bring_a_second_replica(fleet: Fleet) -> None:
