@@ -41,6 +41,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                timeout_keep_alive=75,  # longer than a load balancer's: it must never meet a closed connection
                 timeout_graceful_shutdown=5,
             )
         )

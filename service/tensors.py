@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
@@ -56,7 +57,7 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
     """The request and its images. `header_length` is the header Inference-Header-Content-Length."""
     length = len(body)
     if header_length is not None:
-        if not header_length.isdecimal() or int(header_length) > len(body):
+        if not header_length.isdecimal() or len(header_length) > 18 or int(header_length) > len(body):
             raise Refused("wrong-request", "Inference-Header-Content-Length does not fit the body.")
         length = int(header_length)
     try:
@@ -67,7 +68,7 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
         raise Refused("wrong-request", f"{where}: {complaint['msg']}.") from None
     tensor = request.inputs[0]
     images = _decode(tensor.data) if tensor.data is not None else _split(body[length:])
-    if len(images) != int(np.prod(tensor.shape)):
+    if len(images) != math.prod(tensor.shape):
         raise Refused("wrong-request", f"The shape of {INPUT} does not fit its {len(images)} items.")
     return request, images
 

@@ -56,6 +56,13 @@ def test_a_body_that_announces_too_much_is_refused_before_it_is_sent(serve: Serv
     assert server.metric("uepnet_rejected_total", reason="too_large") == 1
 
 
+@pytest.mark.parametrize("length", ["9" * 18, "9" * 5000, "-1", "1e3"])
+def test_an_absurd_length_is_refused(service: Running, length: str) -> None:
+    with raw(service, head(0).replace(b"Length: 0", b"Length: " + length.encode())) as connection:
+        status = int(connection.recv(65536).split()[1])
+    assert status in (400, 413)
+
+
 def test_a_body_that_announces_nothing_is_counted_as_it_arrives(serve: Serve) -> None:
     server = serve(max_body_bytes=4096)
     chunks = iter([b"x" * 1024] * 1000)  # httpx sends them without a Content-Length
