@@ -6,6 +6,7 @@ the measured parities allow. One code path serves CPU and CUDA: inputs and outpu
 memory; the shape policy alone differs.
 """
 
+import ctypes
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
@@ -70,7 +71,7 @@ class Runtime:
             self.precision = choose_precision(self.artifact, precision, cuda=True)
             session = self._open([(CUDA, _cuda_options(ordinal)), CPU])
             if session.get_providers()[0] != CUDA:
-                session, reason = None, "ONNX Runtime could not load CUDA (its log names the missing library)"
+                session, reason = None, f"ONNX Runtime could not load CUDA ({cuda_trouble()})"
         if session is None and device != "auto" and device != "cpu":
             raise DeviceError(f"Device {device} cannot run the model: {reason}.")
         if session is None:
@@ -263,6 +264,17 @@ def _cuda_ordinal(device: str) -> tuple[int | None, str | None]:
         return None, None if device == "auto" and cuda_driver() is None else missing
     onnxruntime.preload_dlls()  # the CUDA libraries that came as wheels
     return int(number) if number.isdecimal() else 0, None
+
+
+def cuda_trouble() -> str:
+    """Why the CUDA provider does not load, in the dynamic linker's words: it names the library that is missing."""
+    folder = Path(onnxruntime.__file__).parent / "capi"
+    try:
+        ctypes.CDLL(str(folder / "libonnxruntime_providers_shared.so"), ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(folder / "libonnxruntime_providers_cuda.so"))
+    except OSError as error:
+        return str(error)
+    return "its libraries are there: is there a CUDA device, and is the driver new enough?"
 
 
 def _cuda_options(ordinal: int) -> dict[str, str]:

@@ -13,9 +13,8 @@ from torch import nn
 from uepnet.model.artifact import Artifact
 from uepnet.model.count import Count, RunTiles, Tile, count_image
 from uepnet.model.decode import Maps
-from uepnet.model.image import load_image
-from uepnet.training.batches import MAX_PIXELS
 from uepnet.training.dataset import Sample
+from uepnet.training.region import cell_shares
 
 
 def torch_runner(network: nn.Module, artifact: Artifact, device: torch.device) -> RunTiles:
@@ -28,7 +27,7 @@ def torch_runner(network: nn.Module, artifact: Artifact, device: torch.device) -
     def run(tiles: Iterator[Tile]) -> Iterator[Maps]:
         for tile in tiles:
             with torch.inference_mode():
-                outputs = graph(torch.from_numpy(np.ascontiguousarray(tile))[None].to(device))
+                outputs = graph(torch.from_numpy(np.array(tile))[None].to(device))
             arrays = [output[0].cpu().numpy() for output in outputs]
             counts, variance = arrays[heads:] or (None, None)
             yield Maps(tuple(arrays[:heads]), counts, variance)
@@ -43,12 +42,13 @@ class Result:
     name: str
     truth: int
     count: Count
+    counted: float  # the count, within the region of interest where there is one
     seconds: float
     scene: str = ""
 
     @property
     def error(self) -> float:
-        return self.count.count - self.truth
+        return self.counted - self.truth
 
 
 def evaluate(
@@ -60,10 +60,14 @@ def evaluate(
     """Count every image and set it beside its annotated count, points outside the frame included."""
     results = []
     for sample in samples:
-        image = load_image(sample.image, max_pixels=MAX_PIXELS)
+        image = sample.load_image()
         started = time.perf_counter()
         count = count_image(image, artifact, run_tiles)
-        result = Result(sample.name, len(sample.points), count, time.perf_counter() - started, sample.scene)
+        seconds = time.perf_counter() - started
+        counted = count.count
+        if sample.region is not None:
+            counted = float((count.count_map * cell_shares(sample.region(), count.cell)).sum())
+        result = Result(sample.name, len(sample.points), count, counted, seconds, sample.scene)
         watch(result)
         results.append(result)
     return results
@@ -101,12 +105,14 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
         for result in results:
             bounds = result.count.range
             low, high = (f"{bounds.low:.2f}", f"{bounds.high:.2f}") if bounds else ("", "")
-            rows.writerow([result.name, result.truth, f"{result.count.count:.2f}", low, high, f"{result.error:.2f}"])
+            rows.writerow([result.name, result.truth, f"{result.counted:.2f}", low, high, f"{result.error:.2f}"])
 
 
 def per_scene(results: Sequence[Result]) -> dict[str, float]:
     """The MAE of each scene, and `average`, their mean (WorldExpo'10's protocol)."""
-    scenes = sorted({result.scene for result in results})
+    scenes = sorted({result.scene for result in results if result.scene})
+    if not scenes:
+        return {}
     errors = {
         scene: float(np.mean([abs(result.error) for result in results if result.scene == scene])) for scene in scenes
     }

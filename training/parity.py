@@ -74,7 +74,7 @@ def _cut(path: Path, size: tuple[int, int], rng: np.random.Generator) -> Probe:
         raise DataError(f"{path} is too small: an image needs at least {MULTIPLE}x{MULTIPLE} pixels.")
     y, x = (int(rng.integers(0, room + 1)) for room in (image.shape[0] - height, image.shape[1] - width))
     name = f"{path.name} at ({x}, {y}), {width}x{height}"
-    return Probe(name, np.ascontiguousarray(image[y : y + height, x : x + width]))
+    return Probe(name, image[y : y + height, x : x + width].copy())
 
 
 def _fit(side: int, wanted: int) -> int:
