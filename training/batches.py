@@ -12,13 +12,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from uepnet.model.image import load_image
 from uepnet.training.augment import Augment, crop
 from uepnet.training.dataset import Sample
 from uepnet.training.drawn import drawn
 from uepnet.training.targets import Kernel
-
-MAX_PIXELS = 200_000_000  # training data is trusted more than what a service is sent
 
 
 @dataclass(frozen=True)
@@ -45,9 +42,8 @@ class Tiles(Dataset[tuple[Tensor, Tensor]]):
         return torch.from_numpy(tile), torch.from_numpy(counts)
 
     def _crop(self, sample: Sample, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        image = load_image(sample.image, max_pixels=MAX_PIXELS)
         kernel = self.kernel or sample.kernel
-        return crop(image, sample.points, kernel, self.augment, rng, self.cell, self.padding)
+        return crop(sample.load_image(), sample.points, kernel, self.augment, rng, self.cell, self.padding)
 
     def _nobody(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """A photograph without people two times of three, else a drawn scene."""

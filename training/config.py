@@ -24,6 +24,7 @@ class Config:
     """Everything a run depends on; written to config.json, and the same file on resuming."""
 
     data: tuple[tuple[str, str], ...]  # (data set, root), ...
+    fold: int = 0  # of data sets that are cross-validated
     empty: str = ""  # a folder of pictures with nobody in them; every other one is held back
     empty_share: float = 0.0
     kernel: str = ""  # "", "fixed:SIGMA", "adaptive" or "adaptive:SMALLEST:LARGEST"; "" is each data set's own

@@ -36,7 +36,7 @@ def _strip(sample: Sample, result: Result, artifact: Artifact) -> Image.Image:
     kernel = parse_kernel(str(artifact.training.get("settings", {}).get("kernel", "")))
     (truth,) = count_maps([sample], artifact.cell, kernel)
     pictures = [image, heat_map(truth, width, height), heat_map(result.count.count_map, width, height)]
-    titles = [sample.name, f"truth {result.truth}", f"counted {result.count.count:.0f} ({result.error:+.0f})"]
+    titles = [sample.name, f"truth {result.truth}", f"counted {result.counted:.0f} ({result.error:+.0f})"]
     shown = (WIDTH, round(WIDTH * height / width))
     strip = Image.new("RGB", (3 * WIDTH, shown[1] + 22), "white")
     draw = ImageDraw.Draw(strip)

@@ -57,7 +57,9 @@ def empties(folder: str, held_back: bool) -> list[dataset.Sample]:
 
 
 def samples_of(config: Config, split: str) -> list[dataset.Sample]:
-    return [sample for name, root in config.data for sample in dataset.load(name, Path(root), split)]
+    return [
+        sample for name, root in config.data for sample in dataset.load(name, Path(root), split, config.fold or None)
+    ]
 
 
 def fit_partition(samples: list[dataset.Sample], config: Config) -> Partition:

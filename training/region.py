@@ -33,3 +33,13 @@ def blur_outside(image: NDArray[np.uint8], mask: Mask) -> NDArray[np.uint8]:
     """The image [height, width, 3] with a mean filter over all that lies outside the mask."""
     blurred = np.asarray(Image.fromarray(image).filter(ImageFilter.BoxBlur(BLUR // 2)))
     return np.where(mask[:, :, None], image, blurred)
+
+
+def cell_shares(mask: Mask, cell: int) -> NDArray[np.float32]:
+    """The share of each cell's pixels that lie in the mask, [rows, columns]; cells cut by the edge are rounded up."""
+    height, width = mask.shape
+    padded = np.pad(mask.astype(np.float32), ((0, -height % cell), (0, -width % cell)))
+    cells = padded.reshape(padded.shape[0] // cell, cell, padded.shape[1] // cell, cell)
+    covered = np.pad(np.ones_like(mask, np.float32), ((0, -height % cell), (0, -width % cell))).reshape(cells.shape)
+    shares: NDArray[np.float32] = cells.sum((1, 3)) / covered.sum((1, 3))
+    return shares

@@ -208,34 +208,61 @@ def _loop(
     watch: Callable[[Progress], None],
     stop: Callable[[], bool],
 ) -> None:
-    config, artifact = run.config, run.artifact
-    tiles = Tiles(
+    config = run.config
+    stream = loader(_tiles(run, samples), Positions(config.batch, run.step, config.steps, rank, world), config.workers)
+    learn = _learner(run, device)
+    saved = time.monotonic()
+    with distributed.Log(run.folder, run.step, enabled=rank == 0) as log:
+        for tiles, counts in stream:
+            values = learn(tiles, counts)
+            run.schedule.saw(values["loss"])
+            run.step += 1
+            log.write(Progress(run.step, config.steps, values), every=10)
+            watch(Progress(run.step, config.steps, values))
+            last = run.step == config.steps or run.schedule.over
+            if last or run.step % config.validate_every == 0:
+                progress = _validate(run, held, device, rank, world)
+                log.write(progress)
+                watch(progress)
+            stopping = distributed.agree(stop(), device)
+            if rank == 0 and (last or stopping or time.monotonic() - saved > config.checkpoint_seconds):
+                log.flush()
+                run.save()
+                saved = time.monotonic()
+            if last or stopping:
+                break
+
+
+def _tiles(run: Run, samples: list[dataset.Sample]) -> Tiles:
+    config = run.config
+    return Tiles(
         samples=samples,
         augment=Augment(config.crop, scale=config.scale, mirror=config.mirror, jitter=config.jitter),
         cell=config.cell,
-        padding=artifact.normalisation.padding,
+        padding=run.artifact.normalisation.padding,
         seed=config.seed,
         kernel=config.kernel_override,
         empties=empties(config.empty, held_back=False),
         empty_share=config.empty_share,
     )
-    losses = Losses(artifact, config.count_loss).to(device)
-    mean, std = (
-        torch.tensor(values, device=device) for values in (artifact.normalisation.mean, artifact.normalisation.std)
-    )
+
+
+def _learner(run: Run, device: torch.device) -> Callable[[Tensor, Tensor], dict[str, float]]:
+    """One step of the optimiser: tiles and counts in, losses (the mean over all processes) out."""
+    config, normalisation = run.config, run.artifact.normalisation
+    losses = Losses(run.artifact, config.count_loss).to(device)
+    mean, std = torch.tensor(normalisation.mean, device=device), torch.tensor(normalisation.std, device=device)
     wrapped = distributed.wrap(run.network, device)
     forward = torch.compile(wrapped) if config.compile else wrapped
     autocast = distributed.autocast(device)
-    log = distributed.Log(run.folder, run.step, enabled=rank == 0)
-    stream = loader(tiles, Positions(config.batch, run.step, config.steps, rank, world), config.workers)
-    saved = time.monotonic()
-    for tile, counts in stream:
+
+    def learn(tiles: Tensor, counts: Tensor) -> dict[str, float]:
         _set_mode(run.network, config.freeze)
+        rate = run.schedule.at(run.step)
         for group in run.optimiser.param_groups:
-            group["lr"] = run.schedule.at(run.step)
-        x = normalise(tile.to(device, non_blocking=True), mean, std)
+            group["lr"] = rate
         with autocast:
-            logits = forward(x)
+            logits = forward(normalise(tiles.to(device, non_blocking=True), mean, std))
         parts = losses([scores.float() for scores in logits], counts.to(device, non_blocking=True))
         run.optimiser.zero_grad(set_to_none=True)
         parts["loss"].backward()
@@ -244,24 +271,9 @@ def _loop(
         values = distributed.mean({name: float(value.detach()) for name, value in parts.items()}, device)
         if not math.isfinite(values["loss"]):
             raise ModelError(f"The loss is no longer finite at step {run.step}: try a smaller --lr.")
-        run.schedule.saw(values["loss"])
-        values["lr"] = run.optimiser.param_groups[0]["lr"]
-        run.step += 1
-        log.write(Progress(run.step, config.steps, values), every=10)
-        watch(Progress(run.step, config.steps, values))
-        last = run.step == config.steps or run.schedule.over
-        if last or run.step % config.validate_every == 0:
-            progress = _validate(run, held, device, rank, world)
-            log.write(progress)
-            watch(progress)
-        stopping = distributed.agree(stop(), device)
-        if rank == 0 and (last or stopping or time.monotonic() - saved > config.checkpoint_seconds):
-            log.flush()
-            run.save()
-            saved = time.monotonic()
-        if last or stopping:
-            break
-    log.close()
+        return values | {"lr": rate}
+
+    return learn
 
 
 def _validate(run: Run, held: list[dataset.Sample], device: torch.device, rank: int, world: int) -> Progress:

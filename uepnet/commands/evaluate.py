@@ -56,8 +56,6 @@ def run(args: argparse.Namespace) -> int:
     results = _evaluate(samples, artifact, run_tiles, args.quiet)
     answer = summary(results) | {"model": f"{artifact.name} {artifact.version} ({running})"}
     scenes = per_scene(results)
-    if len(scenes) > 1:
-        answer["scenes"] = scenes  # type: ignore[assignment]
     if args.csv:
         write_csv(results, args.csv)
     if args.worst:
@@ -65,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
 
         draw_worst(samples, results, artifact, args.worst)
     if args.json:
-        print(json.dumps(answer))
+        print(json.dumps(answer | ({"scenes": scenes} if scenes else {})))
     else:
-        _show(answer)
+        _show(answer | {f"scene {name}": mae for name, mae in scenes.items()})
     return 0
 
 

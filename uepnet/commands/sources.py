@@ -35,6 +35,7 @@ def data_options(parser: argparse.ArgumentParser, split: str) -> None:
         choices=["train", "fit", "val", "calibration", "test"],
         help=f"the release's train or test; or parts of train: val, calibration, fit (the rest) ({split})",
     )
+    parser.add_argument("--fold", type=int, help="1 to 5, for ucf-cc-50")
 
 
 def pairs(dataset: str, root: str) -> tuple[tuple[str, str], ...]:
@@ -52,5 +53,7 @@ def samples_of(args: argparse.Namespace, split: str | None = None) -> "list[Samp
 
     chosen = split or args.split
     return [
-        sample for name, root in pairs(args.dataset, args.root) for sample in dataset.load(name, Path(root), chosen)
+        sample
+        for name, root in pairs(args.dataset, args.root)
+        for sample in dataset.load(name, Path(root), chosen, args.fold)
     ]

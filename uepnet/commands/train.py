@@ -33,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("data and place")
     where.add_argument("--dataset", help="data set, or several separated by commas (see `uepnet data check --help`)")
     where.add_argument("--root", help="the folder that holds the release; one for all, or one a data set, by commas")
+    where.add_argument("--fold", help="1 to 5 for ucf-cc-50, or all: trains and tests every fold")
     where.add_argument("--out", type=Path, help="the run's folder (new)")
     where.add_argument("--resume", type=Path, metavar="RUN", help="go on with this run")
     where.add_argument("--empty", metavar="DIR", help="pictures with nobody in them, mixed in (half is held back)")
@@ -83,30 +84,75 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import signal
+    from dataclasses import replace
 
     from uepnet.model.errors import DataError, InputError
     from uepnet.training.config import Config
-    from uepnet.training.train import train
 
     if args.resume is not None:
         folder: Path = args.resume
         if not (folder / "config.json").is_file():
             raise InputError(f"{folder} is no training run: it has no config.json.")
-        config = Config.read(folder)
-    else:
-        if not (args.dataset and args.root and args.out):
-            raise DataError("Training needs --dataset, --root and --out, or --resume RUN.")
-        folder, config = args.out, _config(args)
-    asked = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: asked.append(True))
-    with _bar(config.steps, args.quiet) as watch:
-        train(folder, config, resume=args.resume is not None, watch=watch, stop=lambda: bool(asked))
+        return _train(folder, Config.read(folder), True, args.quiet)
+    if not (args.dataset and args.root and args.out):
+        raise DataError("Training needs --dataset, --root and --out, or --resume RUN.")
+    config = _config(args)
+    if args.fold != "all":
+        return _train(args.out, config, False, args.quiet)
+    return _all_folds(args.out, [replace(config, fold=fold) for fold in range(1, _folds(config) + 1)], args.quiet)
+
+
+def _train(folder: Path, config: "Config", resume: bool, quiet: bool) -> int:
+    """Train one run; Ctrl-C and SIGTERM end it after the step under way, saved."""
+    import signal
+
+    from uepnet.training.train import train
+
+    asked: list[int] = []
+    before = {number: signal.signal(number, lambda *_: asked.append(1)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with _bar(config.steps, quiet) as watch:
+            train(folder, config, resume=resume, watch=watch, stop=lambda: bool(asked))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if asked:
         print(f"Stopped and saved. Go on with: uepnet train --resume {folder}")
         return 130
     print(f"Done: {folder}. Next: uepnet export {folder} --out models/{folder.name}")
+    return 0
+
+
+def _folds(config: "Config") -> int:
+    from uepnet.model.errors import DataError
+    from uepnet.training.dataset import FOLDS
+
+    name = config.data[0][0]
+    if len(config.data) != 1 or name not in FOLDS:
+        raise DataError(f"--fold all is for data sets that are cross-validated: {', '.join(FOLDS)}.")
+    return FOLDS[name]
+
+
+def _all_folds(folder: Path, configs: "list[Config]", quiet: bool) -> int:
+    """Cross-validation: every fold gets its own intervals and weights; a fold that is done is not trained again."""
+    import json
+
+    from uepnet.commands.models import open_model
+    from uepnet.training.evaluate import evaluate, summary
+    from uepnet.training.prepare import samples_of
+
+    rows = []
+    for config in configs:
+        run = folder / f"fold-{config.fold}"
+        code = _train(run, config, (run / "config.json").is_file(), quiet)
+        if code:
+            return code
+        artifact, run_tiles, _ = open_model(run)
+        rows.append(summary(evaluate(samples_of(config, "test"), artifact, run_tiles)))
+        print(f"fold {config.fold}: MAE {rows[-1]['mae']:.2f}, RMSE {rows[-1]['rmse']:.2f}")
+    means = {name: sum(float(row[name] or 0) for row in rows) / len(rows) for name in ("mae", "rmse")}
+    (folder / "folds.json").write_text(json.dumps({"folds": rows, "mean": means}, indent=1) + "\n")
+    print(f"mean of {len(rows)} folds: MAE {means['mae']:.2f}, RMSE {means['rmse']:.2f}")
     return 0
 
 
@@ -125,9 +171,21 @@ def _config(args: argparse.Namespace) -> "Config":
         values["scale"] = (1.0, 1.0)
     if "scale" in values:
         values["scale"] = tuple(values["scale"])
+    if args.fold and args.fold != "all":
+        values["fold"] = _whole(args.fold)
+    else:
+        values.pop("fold", None)
     values.setdefault("threads", threads_available())
     values["data"] = pairs(args.dataset, args.root)
     return Config(**values)
+
+
+def _whole(text: str) -> int:
+    from uepnet.model.errors import DataError
+
+    if not text.isdigit():
+        raise DataError(f"--fold is a number or all, not {text!r}.")
+    return int(text)
 
 
 def _bar(steps: int, quiet: bool) -> "AbstractContextManager[Watch]":

@@ -1,0 +1,49 @@
+import pytest
+import torch
+
+from uepnet.model.artifact import Layout
+from uepnet.model.network import build, encoder_weights
+
+
+def count(module: torch.nn.Module) -> float:
+    return sum(parameter.numel() for parameter in module.parameters()) / 1e6
+
+
+def test_the_paper_s_network_has_the_published_size() -> None:
+    network = build(Layout(encoder="vgg16", width=512, classes=(25, 26)))
+    assert count(network.encoder) == pytest.approx(14.71, abs=0.01)
+    assert count(network.ups) == pytest.approx(12.98, abs=0.01)
+    assert count(network.heads) == pytest.approx(0.55, abs=0.01)
+
+
+def test_the_light_network_has_a_few_million_parameters() -> None:
+    assert 3 < count(build(Layout(encoder="efficientnet-lite0", width=128, classes=(25, 26)))) < 5
+
+
+@pytest.mark.parametrize("encoder", ["vgg16", "efficientnet-lite0"])
+@pytest.mark.parametrize("cell", [8, 16, 32])
+def test_logits_come_out_one_a_cell(encoder: str, cell: int) -> None:
+    layout = Layout(encoder=encoder, width=16, classes=(5, 6), cell=cell)  # type: ignore[arg-type]
+    first, second = build(layout).eval()(torch.zeros(2, 3, 64, 96))
+    assert first.shape == (2, 5, 64 // cell, 96 // cell)
+    assert second.shape == (2, 6, 64 // cell, 96 // cell)
+
+
+def test_torchvision_s_vgg_keys_fit() -> None:
+    network = build(Layout(encoder="vgg16", width=16, classes=(5,)))
+    state = dict(network.encoder.state_dict())
+    assert encoder_weights("vgg16", state | {"classifier.0.weight": torch.zeros(1)}).keys() == state.keys()
+
+
+def test_the_paper_s_layers_start_small_and_unbiased() -> None:
+    network = build(Layout(encoder="vgg16", width=64, classes=(25, 26)))
+    weights = network.ups[0].reduce[0].weight
+    assert weights.std().item() == pytest.approx(0.01, rel=0.05)
+    assert network.heads[0][0].bias.abs().max() == 0
+
+
+def test_early_stages_can_be_named() -> None:
+    for encoder in ("vgg16", "efficientnet-lite0"):
+        network = build(Layout(encoder=encoder, width=16, classes=(5,)))  # type: ignore[arg-type]
+        assert network.encoder.early(0) == []
+        assert len(network.encoder.early(3)) >= 3

@@ -1,0 +1,228 @@
+"""The loop learns, stops, resumes to the same bits, runs in several processes, and refuses what cannot work."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from scenes import release, starting_weights
+
+from uepnet.cli import main
+from uepnet.model.artifact import Artifact
+from uepnet.model.errors import DataError, ModelError
+from uepnet.training.config import Config
+from uepnet.training.train import Progress, Schedule, train
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    release(folder / "crowds", images=24)
+    starting_weights(folder / "start.safetensors")
+    return folder
+
+
+def config(place: Path, **changes: object) -> Config:
+    values: dict[str, object] = {
+        "data": (("shanghaitech-a", str(place / "crowds")),),
+        "init": str(place / "start.safetensors"),
+        "width": 16,
+        "intervals": 6,
+        "crop": 64,
+        "batch": 2,
+        "steps": 6,
+        "warm_up": 2,
+        "threads": 1,
+        "validate_every": 1000,
+        "validate_images": 2,
+        "checkpoint_seconds": 1e9,
+    }
+    return Config(**(values | changes))  # type: ignore[arg-type]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "weights.safetensors")
+
+
+def assert_same_weights(left: Path, right: Path) -> None:
+    first, second = weights(left), weights(right)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_a_short_run_learns(place: Path, tmp_path: Path) -> None:
+    losses: list[float] = []
+    setup = config(place, steps=40, batch=4, lr=3e-3, warm_up=5, mirror=False, scale=(1.0, 1.0), jitter=0.0)
+    train(tmp_path / "run", setup, watch=lambda p: losses.append(p.values["loss"]) if p.kind == "train" else None)
+    assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
+    for name in ("config.json", "artifact.json", "weights.safetensors", "checkpoint.pt", "metrics.jsonl"):
+        assert (tmp_path / "run" / name).is_file()
+    artifact = Artifact.load(tmp_path / "run")
+    assert artifact.layout.classes == (6, 7)
+    assert artifact.metrics["val_mae"] > 0
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stopped_run_resumes_to_the_same_bits(place: Path, tmp_path: Path, workers: int) -> None:
+    setup = config(place, workers=workers, empty_share=0.3)
+    train(tmp_path / "whole", setup)
+    seen: list[int] = []
+    train(tmp_path / "broken", setup, watch=lambda p: seen.append(p.step), stop=lambda: len(seen) >= 3)
+    assert not (tmp_path / "broken" / "weights.safetensors").exists()
+    train(tmp_path / "broken", setup, resume=True)
+    assert_same_weights(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_a_killed_run_resumes_to_the_same_bits_and_cuts_its_log_back(place: Path, tmp_path: Path) -> None:
+    setup = config(place, steps=30, workers=1, checkpoint_seconds=0.5)
+    train(tmp_path / "whole", setup)
+    run = tmp_path / "killed"
+    code = "import sys; from pathlib import Path; from uepnet.training.config import Config; "
+    code += "from uepnet.training.train import train; run = Path(sys.argv[1]); "
+    code += "train(run, Config.read(Path(sys.argv[2])))"
+    process = subprocess.Popen([sys.executable, "-c", code, str(run), str(tmp_path / "whole")], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while not (run / "checkpoint.pt").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (run / "weights.safetensors").exists()
+    with (run / "metrics.jsonl").open("a") as log:
+        log.write('{"step": 29, "kind": "train", "loss": 1.0}\n{"step": 3')  # what a kill may leave behind
+    train(run, setup, resume=True)
+    assert_same_weights(tmp_path / "whole", run)
+    logs = [
+        [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        for folder in (tmp_path / "whole", run)
+    ]
+    assert logs[0] == logs[1]
+
+
+def test_two_processes_train_one_network(place: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    command += ["--standalone", "-m", "uepnet", "train", "--dataset", "shanghaitech-a", "--root", str(place / "crowds")]
+    command += ["--init", str(place / "start.safetensors"), "--width", "16", "--intervals", "6", "--crop", "64"]
+    command += ["--batch", "1", "--steps", "4", "--warm-up", "1", "--threads", "1", "--validate-images", "2"]
+    result = subprocess.run(
+        [*command, "--out", str(run)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "val"] == [4]
+    assert (run / "weights.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"partition": "uniform-length"},
+        {"partition": "uniform-number"},
+        {"partition": "two-linear", "knee": 0.1},
+        {"partition": "log"},
+        {"proxies": "midpoint"},
+        {"proxies": "median"},
+        {"heads": "parallel"},
+        {"heads": "single"},
+        {"target": "regression"},
+        {"cell": 16},
+        {"cell": 32},
+        {"count_loss": 0.0},
+        {"optimiser": "sgd", "schedule": "plateau", "keep": "best", "crop": 0, "batch": 1},
+        {"freeze": 3},
+    ],
+    ids=lambda changes: "-".join(map(str, next(iter(changes.items())))),
+)
+def test_every_ablation_trains_and_counts(place: Path, tmp_path: Path, changes: dict[str, object]) -> None:
+    shown: list[Progress] = []
+    train(tmp_path / "run", config(place, steps=2, **changes), watch=shown.append)
+    assert [progress.kind for progress in shown] == ["train", "train", "val"]
+    assert shown[-1].values["val_mae"] >= 0
+    kept = weights(tmp_path / "run")
+    if changes == {"freeze": 3}:
+        start = load_file(place / "start.safetensors")
+        assert torch.equal(kept["encoder.stem.conv.weight"], start["stem.conv.weight"])
+        assert not torch.equal(kept["encoder.stages.3.0.expand.conv.weight"], start["stages.3.0.expand.conv.weight"])
+
+
+def test_a_run_of_ours_can_be_fine_tuned_on_other_intervals(place: Path, tmp_path: Path) -> None:
+    train(tmp_path / "first", config(place, steps=2))
+    train(tmp_path / "second", config(place, steps=2, intervals=8, init=str(tmp_path / "first"), lr=1e-9))
+    first, second = weights(tmp_path / "first"), weights(tmp_path / "second")
+    assert torch.allclose(first["ups.0.reduce.0.weight"], second["ups.0.reduce.0.weight"], atol=1e-6)
+    assert second["heads.0.2.weight"].shape[0] == 8
+
+
+def test_the_cosine_warms_up_and_ends_at_nothing(place: Path) -> None:
+    schedule = Schedule(config(place, steps=100, warm_up=10, lr=1.0))
+    assert schedule.at(0) == pytest.approx(0.1)
+    assert schedule.at(10) == pytest.approx(1.0)
+    assert schedule.at(99) < 0.001
+
+
+def test_the_plateau_divides_by_ten_when_the_loss_stagnates(place: Path) -> None:
+    schedule = Schedule(config(place, schedule="plateau", warm_up=0, lr=1.0), window=2, patience=2)
+    for loss in (5, 5, 4, 4, 4, 4, 4, 4):
+        schedule.saw(loss)
+    assert schedule.at(8) == pytest.approx(0.1)
+
+
+def test_nothing_is_overwritten(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").write_text("precious")
+    with pytest.raises(DataError, match="not empty"):
+        train(tmp_path / "run", config(place))
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["mine.txt"]
+
+
+def test_a_checkpoint_of_another_network_is_refused(place: Path, tmp_path: Path) -> None:
+    train(tmp_path / "narrow", config(place, steps=1))
+    train(tmp_path / "wide", config(place, steps=1, width=24))
+    checkpoint = (tmp_path / "wide" / "checkpoint.pt").read_bytes()
+    (tmp_path / "narrow" / "checkpoint.pt").write_bytes(checkpoint)
+    with pytest.raises(ModelError, match="another network"):
+        train(tmp_path / "narrow", config(place, steps=2), resume=True)
+    (tmp_path / "narrow" / "checkpoint.pt").write_bytes(checkpoint[:1000])
+    with pytest.raises(ModelError, match="not a readable checkpoint"):
+        train(tmp_path / "narrow", config(place, steps=2), resume=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--root", "nowhere"], "does not exist"),
+        (["--init", "nowhere.pth"], "do not exist"),
+        (["--kernel", "wide"], "A kernel is"),
+        (["--dataset", "cats"], "no data set called 'cats'"),
+        (["--device", "cuda"], "no CUDA device"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence_and_exit_2(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    if options == ["--device", "cuda"] and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    line = ["train", "--dataset", "shanghaitech-a", "--root", str(place / "crowds")]
+    line += ["--init", str(place / "start.safetensors"), "--out", str(tmp_path / "run"), *options]
+    assert main(line) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+    assert not (tmp_path / "run" / "weights.safetensors").exists()
+
+
+def test_resuming_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--resume", str(tmp_path)]) == 2
+    assert "no training run" in capsys.readouterr().err
