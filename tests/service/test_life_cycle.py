@@ -73,6 +73,13 @@ def test_a_wrong_start_is_one_sentence_and_exit_code_2(arguments: list[str], sen
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.skipif((BUNDLED / "artifact.json").is_file(), reason="there is a bundled model")
+def test_without_any_model_the_start_is_refused() -> None:
+    result = serve_command()
+    assert result.returncode == 2
+    assert result.stderr == "uepnet: This installation has no bundled model: name a model directory with --model DIR.\n"
+
+
 def test_a_port_that_is_taken_is_told(model_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
