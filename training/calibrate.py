@@ -29,16 +29,16 @@ def calibrate(results: Sequence[Result], level: float = LEVEL) -> Calibration:
 
 
 def fit(counts: Values, truths: Values, level: float = LEVEL) -> Calibration:
-    least = int(np.ceil(2 / (1 - level))) - 1
+    tail = round((1 - level) / 2, 9)  # each of the two; 1 - 0.9 is not 0.1 in binary
+    least = int(np.ceil(round(1 / tail, 6))) - 1
     if len(counts) < least:
         raise DataError(f"A range of {level:.0%} needs at least {least} held-back images, not {len(counts)}.")
     power = _power(counts, truths)
     scaled = np.sort((truths - counts) / (counts + OFFSET) ** power)
     # Ranks of the two tails, each with half of 1 - level: floor and ceiling are the finite-sample correction.
     images = len(scaled)
-    tail = (1 - level) / 2
-    low = int(np.floor(tail * (images + 1))) - 1
-    high = int(np.ceil((1 - tail) * (images + 1))) - 1
+    low = int(np.floor(round(tail * (images + 1), 6))) - 1
+    high = int(np.ceil(round((1 - tail) * (images + 1), 6))) - 1
     return Calibration(
         level=level,
         low=float(scaled[max(low, 0)]),

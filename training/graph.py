@@ -5,6 +5,8 @@ Input: uint8 [n, height, width, 3]. Output: one uint8 class map [n, rows, column
 decodes by expectation, `counts` and `variance`, float32 of the same shape (regression: counts and zeros).
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +16,29 @@ from uepnet.model.artifact import Artifact
 def normalise(tiles: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """uint8 [n, height, width, 3] -> float [n, 3, height, width]; the channels stay last in memory."""
     return ((tiles.to(mean.dtype) - mean) / std).permute(0, 3, 1, 2)
+
+
+def expectation(
+    logits: Sequence[Tensor], proxies: Sequence[Tensor], temperature: float, floor: float
+) -> tuple[Tensor, Tensor]:
+    """Mean over the heads of the expected count and its variance, [n, rows, columns] each.
+
+    Where the background is near certain (its probability, mean over the heads, exceeds 1 - floor) a cell counts
+    nothing: many cells with a small chance each would otherwise add up to people where nobody is.
+    """
+    counts = variance = background = torch.zeros((), device=logits[0].device)
+    for scores, values in zip(logits, proxies, strict=True):
+        chance = (scores / temperature).softmax(1)
+        weights = values.view(1, -1, 1, 1)
+        expected = (chance * weights).sum(1)
+        square = (chance * weights * weights).sum(1)
+        counts = counts + expected / len(logits)
+        variance = variance + (square - expected * expected).clamp(min=0) / len(logits)
+        background = background + chance[:, 0] / len(logits)
+    if floor > 0:
+        occupied = (background <= 1 - floor).to(counts.dtype)
+        counts, variance = counts * occupied, variance * occupied
+    return counts, variance
 
 
 class Graph(nn.Module):
@@ -36,24 +61,9 @@ class Graph(nn.Module):
         logits = self.network(normalise(tiles, self.mean, self.std))
         if self.decoding == "regression":
             counts = logits[0][:, 0].clamp(min=0)
-            return counts, counts * 0  # zeros that keep the shape of any tile in an exported graph
+            return counts, torch.zeros_like(counts)
         classes = tuple(scores.argmax(1).to(torch.uint8) for scores in logits)
         if self.decoding == "argmax":
             return classes
-        return (*classes, *self._expectation(logits))
-
-    def _expectation(self, logits: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Mean over the heads of the expected count and its variance, nothing where the background is near certain."""
-        counts = variance = background = torch.zeros((), device=logits[0].device)
-        for index, scores in enumerate(logits):
-            chance = (scores / self.temperature).softmax(1)
-            proxies = getattr(self, f"proxies_{index}").view(1, -1, 1, 1)
-            expected = (chance * proxies).sum(1)
-            square = (chance * proxies * proxies).sum(1)
-            counts = counts + expected / self.heads
-            variance = variance + (square - expected * expected).clamp(min=0) / self.heads
-            background = background + chance[:, 0] / self.heads
-        if self.floor > 0:
-            occupied = (background <= 1 - self.floor).to(counts.dtype)
-            counts, variance = counts * occupied, variance * occupied
-        return counts, variance
+        proxies = [getattr(self, f"proxies_{index}") for index in range(self.heads)]
+        return (*classes, *expectation(logits, proxies, self.temperature, self.floor))

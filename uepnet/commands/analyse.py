@@ -7,11 +7,13 @@ EPILOG = """what:
   discretisation   what each partition and kind of proxy costs when every cell is classified correctly (Table 6)
   intervals        the same over the number of intervals (Figure 4's question, without training)
   contributions    which true intervals a model's error comes from, and the background's share (Figure 6)
+  decoding         which way of reading a trained run's outputs gives the lowest error and counts nobody where nobody is
 
 examples:
   uepnet analyse discretisation --dataset shanghaitech-b --root ShanghaiTech --split test --json
   uepnet analyse intervals --dataset shanghaitech-a --root ShanghaiTech --plot sweep.png
-  uepnet analyse contributions --dataset shanghaitech-b --root ShanghaiTech --split val --model models/mine"""
+  uepnet analyse contributions --dataset shanghaitech-b --root ShanghaiTech --split val --model models/mine
+  uepnet analyse decoding --dataset shanghaitech-b --root ShanghaiTech --model runs/mine --empty no-people --write"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     parser.description = "The paper's tables and figures from data. Partitions are fitted on train."
     parser.epilog = EPILOG
-    parser.add_argument("what", choices=["discretisation", "intervals", "contributions"])
+    parser.add_argument("what", choices=["discretisation", "intervals", "contributions", "decoding"])
     data_options(parser, split="val")
     parser.add_argument("--intervals", type=int, default=25, help="intervals, background included (25)")
     parser.add_argument("--cell", type=int, choices=[8, 16, 32], default=8)
@@ -29,6 +31,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", type=Path, metavar="DIR", help="a model directory or a run; default: the bundled model"
     )
+    parser.add_argument(
+        "--empty", default="", metavar="DIR", help="decoding: pictures with nobody (the held-back half)"
+    )
+    parser.add_argument("--write", action="store_true", help="decoding: write the best way into the run's artifact")
     parser.add_argument("--plot", type=Path, metavar="PNG")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -36,7 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import json
 
-    results = {"discretisation": _discretisation, "intervals": _intervals, "contributions": _contributions}
+    results = {
+        "discretisation": _discretisation,
+        "intervals": _intervals,
+        "contributions": _contributions,
+        "decoding": _decoding,
+    }
     answer, rows = results[args.what](args)
     if args.json:
         print(json.dumps(answer))
@@ -96,3 +107,41 @@ def _contributions(args: argparse.Namespace) -> Answer:
     rows: list[list[str | float]] = [["interval", "cells", "share of error"]]
     rows += [[str(index), cell, share] for index, (cell, share) in enumerate(zip(cells, shares, strict=True))]
     return dict(answer), rows
+
+
+def _decoding(args: argparse.Namespace) -> Answer:
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from uepnet.commands.sources import pairs
+    from uepnet.model.artifact import Artifact
+    from uepnet.model.errors import InputError
+    from uepnet.training import dataset
+    from uepnet.training.decoding import best, compare
+    from uepnet.training.prepare import empties, load_network
+
+    if args.model is None or not (args.model / "weights.safetensors").is_file():
+        raise InputError("Ways of decoding are compared on a training run: name it with --model.")
+    artifact = Artifact.load(args.model)
+    sources = pairs(args.dataset, args.root)
+    groups = [dataset.load(name, Path(root), args.split, args.fold) for name, root in sources]
+    nobody = empties(args.empty, held_back=True)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("counting", total=sum(map(len, groups)) + len(nobody))
+        rows = compare(load_network(args.model, artifact), artifact, groups, nobody, lambda: bar.advance(task))
+    chosen = best(rows)
+    if args.write:
+        chosen.way.apply(artifact).save(args.model)
+    names = [name for name, _ in sources]
+    table: list[list[str | float]] = [
+        ["decoding", "T", "floor", "mirror", *(f"MAE {name}" for name in names), "empty: median", "90 %", "mean", ""]
+    ]
+    for row in rows:
+        way = row.way
+        mark = "chosen" if row is chosen else "" if row.fit_for_service() else "counts nobody as people"
+        table.append(
+            [way.decoding, way.temperature, way.floor, "yes" if way.mirror else "", *row.mae, *row.empty, mark]
+        )
+    return {"rows": [asdict(row) for row in rows], "chosen": asdict(chosen)}, table

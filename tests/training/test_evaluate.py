@@ -1,0 +1,194 @@
+"""Errors, regions, ranges and ways of decoding, on generated crowds and a toy model."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scenes import release, starting_weights
+from toy import toy_model
+
+from uepnet.cli import main
+from uepnet.model.artifact import Artifact
+from uepnet.model.errors import DataError
+from uepnet.model.runtime import Runtime
+from uepnet.training import dataset
+from uepnet.training.calibrate import coverage_left_out, fit
+from uepnet.training.decoding import WAYS, Row, Way, best, compare
+from uepnet.training.evaluate import Result, evaluate, per_scene, summary
+from uepnet.training.prepare import load_network
+from uepnet.training.region import cell_shares
+from uepnet.training.sample import Sample
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    release(folder / "crowds", images=48)
+    starting_weights(folder / "start.safetensors")
+    toy_model(folder / "toy")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(place: Path) -> Path:
+    folder = place / "run"
+    line = f"train --dataset shanghaitech-a --root {place / 'crowds'} --init {place / 'start.safetensors'} --width 16"
+    line += f" --intervals 6 --crop 64 --batch 2 --steps 2 --warm-up 1 --threads 1 --quiet --out {folder}"
+    assert main(line.split()) == 0
+    return folder
+
+
+def test_evaluate_reports_what_the_served_path_counts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = place / "errors.csv"
+    line = f"evaluate --dataset shanghaitech-a --root {place / 'crowds'} --split test --model {place / 'toy'} --json"
+    assert main([*line.split(), "--quiet", "--csv", str(rows), "--worst", str(place / "worst.png")]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer.keys() >= {"images", "mae", "rmse", "nae", "bias", "coverage", "range_width", "seconds_per_image"}
+    samples = dataset.load("shanghaitech-a", place / "crowds", "test")
+    runtime = Runtime(place / "toy", device="cpu")
+    errors = [result.error for result in evaluate(samples, runtime.artifact, runtime.run_tiles)]
+    assert answer["images"] == len(samples)
+    assert answer["mae"] == pytest.approx(np.abs(errors).mean())
+    assert answer["rmse"] == pytest.approx(np.sqrt(np.square(errors).mean()))
+    with rows.open() as file:
+        assert [float(row["error"]) for row in csv.DictReader(file)] == pytest.approx(errors, abs=0.01)
+    with Image.open(place / "worst.png") as gallery:
+        assert gallery.width > 1000
+
+
+def test_a_run_is_evaluated_through_torch(place: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"evaluate --dataset shanghaitech-a --root {place / 'crowds'} --split val --model {run} --json --quiet"
+    assert main(line.split()) == 0
+    assert "torch on cpu" in json.loads(capsys.readouterr().out)["model"]
+
+
+def test_calibration_is_fitted_on_its_own_split_and_written(place: Path, tmp_path: Path) -> None:
+    model = toy_model(tmp_path / "toy")
+    root = release(tmp_path / "crowds", images=190)
+    assert Artifact.load(model).calibration is None
+    line = f"evaluate --dataset shanghaitech-a --root {root} --split val --model {model} --calibrate --quiet --json"
+    assert main(line.split()) == 0
+    fitted = Artifact.load(model).calibration
+    assert fitted is not None and fitted.images == len(dataset.load("shanghaitech-a", root, "calibration"))
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+def test_a_range_holds_the_truth_as_often_as_it_says(noise: float) -> None:
+    rng = np.random.default_rng(5)
+    covered = []
+    for _ in range(60):
+        truths = rng.lognormal(4.5, 1.0, 160).round()
+        counts = truths * rng.lognormal(0.1, noise, truths.size)  # biased, and worse for larger crowds
+        fitted = fit(counts[:80], truths[:80])
+        bounds = [fitted.range(count) for count in counts[80:]]
+        covered += [low <= truth <= high for (low, high), truth in zip(bounds, truths[80:], strict=True)]
+    assert 0.88 <= np.mean(covered) <= 0.95
+
+
+def test_a_count_lies_in_its_own_range() -> None:
+    counts = np.linspace(10, 1000, 50)
+    fitted = fit(counts, counts * 1.5)  # a model that always counts a third too few
+    for count in (0.0, 3.0, 500.0):
+        low, high = fitted.range(count)
+        assert 0 <= low <= count <= high
+
+
+def test_left_out_coverage_is_near_the_level() -> None:
+    rng = np.random.default_rng(1)
+    truths = rng.lognormal(4.5, 1.0, 100)
+    assert coverage_left_out(truths * rng.lognormal(0, 0.2, 100), truths) == pytest.approx(0.9, abs=0.06)
+
+
+def test_too_few_images_cannot_calibrate() -> None:
+    with pytest.raises(DataError, match="at least 19"):
+        fit(np.arange(10.0), np.arange(10.0))
+
+
+def test_counts_outside_a_region_of_interest_are_left_out(tmp_path: Path) -> None:
+    Image.new("RGB", (64, 64), "white").save(tmp_path / "white.png")
+    mask = np.zeros((64, 64), bool)
+    mask[:, :20] = True
+    sample = Sample("white.png", tmp_path / "white.png", lambda: np.zeros((3, 2)), region=lambda: mask, scene="s1")
+    runtime = Runtime(toy_model(tmp_path / "toy"), device="cpu")
+    (result,) = evaluate([sample], runtime.artifact, runtime.run_tiles)
+    assert result.counted == pytest.approx(result.count.count * 20 / 64)
+    assert per_scene([result]) == {"s1": abs(result.error), "average": abs(result.error)}
+    assert result.error == result.counted - 3
+
+
+def test_cells_on_the_image_s_edge_count_their_covered_pixels() -> None:
+    shares = cell_shares(np.ones((12, 20), bool), 8)
+    assert shares.shape == (2, 3) and (shares == 1).all()
+
+
+def test_the_summary_survives_images_without_people() -> None:
+    class Nothing:
+        count, range = 0.5, None
+
+    results = [Result("a", 0, Nothing(), 0.5, 0.1)]  # type: ignore[arg-type]
+    assert summary(results)["nae"] is None and summary(results)["mae"] == 0.5
+
+
+def test_every_way_of_decoding_agrees_with_the_served_path(place: Path, run: Path) -> None:
+    import torch
+
+    from uepnet.training.evaluate import torch_runner
+
+    artifact = Artifact.load(run)
+    network = load_network(run, artifact)
+    samples = dataset.load("shanghaitech-a", place / "crowds", "val")
+    rows = compare(network, artifact, [samples], samples[:1])
+    for index in (0, 3, len(WAYS) // 2, len(WAYS) - 1):
+        chosen = WAYS[index].apply(artifact)
+        results = evaluate(samples, chosen, torch_runner(network, chosen, torch.device("cpu")))
+        assert rows[index].mae[0] == pytest.approx(float(np.mean([abs(r.error) for r in results])), rel=1e-3)
+
+
+def test_a_way_that_sees_people_where_nobody_is_is_not_chosen() -> None:
+    good = Row(Way("expectation", 1.0, 0.2), (10.0,), (0.0,), (0.0, 0.5, 0.3))
+    sharp = Row(Way("expectation"), (8.0,), (0.0,), (4.0, 9.0, 5.0))
+    mirrored = Row(Way("expectation", 1.0, 0.2, mirror=True), (9.9,), (0.0,), (0.0, 0.5, 0.3))
+    assert best([good, sharp, mirrored]) is good
+
+
+def test_the_best_way_is_written_into_the_run(place: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"analyse decoding --dataset shanghaitech-a --root {place / 'crowds'} --model {run} --write --json"
+    assert main(line.split()) == 0
+    chosen = json.loads(capsys.readouterr().out)["chosen"]["way"]
+    artifact = Artifact.load(run)
+    assert artifact.decoding == chosen["decoding"] and artifact.mirror == chosen["mirror"]
+
+
+@pytest.mark.parametrize("what", ["discretisation", "intervals", "contributions"])
+def test_analyses_answer_with_numbers_and_a_picture(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    line = f"analyse {what} --dataset shanghaitech-a --root {place / 'crowds'} --split test --model {place / 'toy'}"
+    line += f" --intervals 8 --knee 0.2 --plot {tmp_path / 'plot.png'} --json"
+    assert main(line.split()) == 0
+    answer = json.loads(capsys.readouterr().out)
+    with Image.open(tmp_path / "plot.png") as plot:
+        assert plot.width > 800
+    if what == "discretisation":
+        table = answer["table"]
+        assert set(table) == {"uep", "uniform-length", "uniform-number", "two-linear", "log"}
+        assert table["uep"]["mean"] < table["uniform-length"]["midpoint"]
+    if what == "contributions":
+        assert sum(answer["shares"]) == pytest.approx(1)
+        assert answer["background"] == answer["shares"][0]
+
+
+def test_partition_prints_both_heads(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"partition --dataset shanghaitech-a --root {place / 'crowds'} --intervals 10 --json"
+    assert main([*line.split(), "--plot", str(tmp_path / "plot.png")]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["intervals"] == 10 and answer["t_max"] > 0
+    assert [len(head["borders"]) for head in answer["heads"]] == [9, 10]
+    assert answer["heads"][1]["borders"][1:] == answer["heads"][0]["proxies"][1:]
+    for head in answer["heads"]:
+        assert len(head["samples"]) == len(head["proxies"]) == len(head["n_l"]) + 1
+    assert main(line.removesuffix(" --json").split()) == 0
+    assert "head 1: 11 classes" in capsys.readouterr().out

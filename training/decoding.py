@@ -1,0 +1,129 @@
+"""How to read a trained network: argmax or expectation, sharpened or not, mirrored or not; found by measurement.
+
+The network runs once over every held-back image; every way of decoding is then computed from the same logits, on
+images with people (the error) and on images without (what is counted where nobody is).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from uepnet.model.artifact import Artifact, Decoding, Expectation
+from uepnet.model.tiling import cut, windows
+from uepnet.training.dataset import Sample
+from uepnet.training.graph import expectation, normalise
+
+TEMPERATURES = (0.7, 0.85, 1.0, 1.2, 1.5)
+FLOORS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+
+
+@dataclass(frozen=True)
+class Way:
+    decoding: Decoding
+    temperature: float = 1.0
+    floor: float = 0.0
+    mirror: bool = False
+
+    def apply(self, artifact: Artifact) -> Artifact:
+        """The artifact that decodes this way."""
+        chosen = Expectation(temperature=self.temperature, floor=self.floor)
+        return artifact.model_copy(
+            update={"decoding": self.decoding, "expectation": chosen, "mirror": self.mirror, "calibration": None}
+        )
+
+
+WAYS = [
+    Way(decoding, temperature, floor, mirror)
+    for mirror in (False, True)
+    for decoding, temperature, floor in [
+        ("argmax", 1.0, 0.0),
+        *(("expectation", temperature, floor) for temperature in TEMPERATURES for floor in FLOORS),
+    ]
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one way of decoding gives."""
+
+    way: Way
+    mae: tuple[float, ...]  # of each group of samples
+    bias: tuple[float, ...]
+    empty: tuple[float, float, float]  # median, 90th percentile and mean count where nobody is
+
+    def fit_for_service(self) -> bool:
+        """Where nobody is, nobody is counted."""
+        median, most, mean = self.empty
+        return round(median) == 0 and most <= 1 and mean <= 2
+
+
+def compare(
+    network: nn.Module,
+    artifact: Artifact,
+    groups: Sequence[Sequence[Sample]],
+    empties: Sequence[Sample],
+    watch: Callable[[], None] = lambda: None,
+) -> list[Row]:
+    """Every way of decoding on every group of samples, and on the pictures without people."""
+    measured = [
+        (np.array([_counts(network, artifact, sample, watch) for sample in group]), [len(s.points) for s in group])
+        for group in groups
+    ]
+    nobody = np.array([_counts(network, artifact, sample, watch) for sample in empties]).reshape(-1, len(WAYS))
+    rows = []
+    for index, way in enumerate(WAYS):
+        errors = [counts[:, index] - np.array(truths) for counts, truths in measured]
+        seen = nobody[:, index] if len(nobody) else np.zeros(1)
+        rows.append(
+            Row(
+                way,
+                tuple(float(np.abs(error).mean()) for error in errors),
+                tuple(float(error.mean()) for error in errors),
+                (float(np.median(seen)), float(np.quantile(seen, 0.9)), float(seen.mean())),
+            )
+        )
+    return rows
+
+
+def best(rows: Sequence[Row]) -> Row:
+    """The lowest error, relative to each group's best, among the ways that count nobody where nobody is."""
+    fit = [row for row in rows if row.fit_for_service()] or list(rows)
+    lowest = [min(row.mae[group] for row in rows) or 1.0 for group in range(len(rows[0].mae))]
+
+    def cost(row: Row) -> float:
+        relative = sum(mae / low for mae, low in zip(row.mae, lowest, strict=True))
+        return relative * 1.03 if row.way.mirror else relative  # twice the work must earn three per cent
+
+    return min(fit, key=cost)
+
+
+def _counts(network: nn.Module, artifact: Artifact, sample: Sample, watch: Callable[[], None]) -> list[float]:
+    """The count of one image by every way of decoding."""
+    image = sample.load_image()
+    height, width = image.shape[:2]
+    tiling, padding = artifact.tiling, artifact.normalisation.padding
+    plain, mirrored = np.zeros(len(WAYS) // 2), np.zeros(len(WAYS) // 2)
+    for window in windows(width, height, tiling.tile, tiling.halo, artifact.cell, artifact.multiple):
+        tile = cut(image, window, padding)
+        plain += [float(counts[window.inner].sum()) for counts in _ways(network, artifact, tile)]
+        flipped = _ways(network, artifact, tile[:, ::-1])
+        mirrored += [float(counts.flip(1)[window.inner].sum()) for counts in flipped]
+    watch()
+    return [*plain, *((plain + mirrored) / 2)]
+
+
+def _ways(network: nn.Module, artifact: Artifact, tile: np.ndarray) -> Iterator[Tensor]:
+    """The count map [rows, columns] of a tile by every way without mirror, in the order of WAYS."""
+    mean, std = torch.tensor(artifact.normalisation.mean), torch.tensor(artifact.normalisation.std)
+    proxies = [torch.tensor(head.proxies, dtype=torch.float32) for head in artifact.heads]
+    with torch.inference_mode():
+        logits = network(normalise(torch.from_numpy(np.ascontiguousarray(tile))[None], mean, std))
+        for way in WAYS[: len(WAYS) // 2]:
+            if way.decoding == "argmax":
+                maps = [head[scores.argmax(1)] for head, scores in zip(proxies, logits, strict=True)]
+                yield torch.stack(maps).mean(0)[0]
+            else:
+                yield expectation(logits, proxies, way.temperature, way.floor)[0][0]
