@@ -161,12 +161,12 @@ def test_tiles_are_cut_only_a_little_ahead_of_the_device() -> None:
 def test_an_idle_device_waits_for_others_only_where_batches_can_grow() -> None:
     for max_tiles, can_grow in ((1, False), (4, True)):
         run = Recorder()
-        batches = batcher(run, max_tiles=max_tiles, window_seconds=0.2)
+        batches = batcher(run, max_tiles=max_tiles, window_seconds=0.6)
         other = job(batches)
         time.sleep(0.02)  # the device thread is idle
         began = time.monotonic()
         assert values(job(batches), iter([tile(1)])) == [1]
-        waited = time.monotonic() - began >= 0.2
+        waited = time.monotonic() - began >= 0.6
         assert waited == can_grow
         assert values(other, iter([])) == []
 
