@@ -39,6 +39,7 @@ LABEL org.opencontainers.image.title="uepnet" \
 ENV PATH=/opt/uepnet/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    ORT_DISABLE_TELEMETRY=1 \
     UEPNET_HOST=0.0.0.0 \
     UEPNET_PORT=8000 \
     UEPNET_MODELS_DIR=/models \
