@@ -5,22 +5,21 @@ import resource
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import av
 import pytest
+from recorders import command, lines, records, start
 from servers import Process, Running, encoded, eventually
-from streams import Camera
 from toy import toy_model
 from videos import noise, numbered, write_video
 
 from uepnet.cli import main
 from uepnet.model.count import Counter
 from uepnet.model.image import load_image
-from uepnet.service.recording import read_records
+from uepnet.model.runtime import BUNDLED
 
 MALL = Path(__file__).parents[3] / "shared" / "data" / "mall" / "frames"
 ZONES = {"zones": [{"name": "left", "units": "fractions", "polygon": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]}]}
@@ -38,10 +37,6 @@ def long_video(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """400 frames of changing grey, enough to be interrupted in."""
     pictures = [numbered(number % 25, 320, 240) for number in range(400)]
     return write_video(tmp_path_factory.mktemp("videos") / "long.mp4", pictures, preset="ultrafast")
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "uepnet", "video", *map(str, arguments)]
 
 
 class Done(NamedTuple):
@@ -62,25 +57,6 @@ def video(capfd: pytest.CaptureFixture[str]) -> Video:
         return Done(main(["video", *map(str, arguments)]), *capfd.readouterr())
 
     return run
-
-
-def start(*arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def records(path: Path) -> list[dict[str, Any]]:
-    return list(read_records(path))
-
-
-def assert_numbered_upwards(found: list[dict[str, Any]]) -> None:
-    """No number twice; a gap has the number of the frame that comes next."""
-    counted = [record["frame"] for record in found if "count" in record]
-    assert counted == sorted(set(counted))
-    assert [record["frame"] for record in found] == sorted(record["frame"] for record in found)
 
 
 def test_every_frame_is_counted_and_all_that_was_asked_for_is_written(
@@ -142,6 +118,24 @@ def test_the_mall_s_video_keeps_number_time_order_and_count(
     assert folder.returncode == 0
     expected = [counter.count(picture).count for picture in pictures[:10]]
     assert [record["count"] for record in records(here / "folder.jsonl")] == expected
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not MALL.is_dir(), reason="the mall frames are not beside the project")
+@pytest.mark.skipif(not BUNDLED.is_dir(), reason="there is no bundled model yet")
+def test_the_bundled_model_counts_a_video_alike_everywhere(
+    video: Video, here: Path, serve: Callable[..., Running]
+) -> None:
+    pictures = [load_image(path) for path in sorted(MALL.iterdir())[::30]]
+    write_video(here / "mall.mp4", pictures)
+    server = serve(model=None)
+    assert video("mall.mp4", "--out", "here.jsonl").returncode == 0
+    assert video("mall.mp4", "--server", server.url, "--out", "there.jsonl").returncode == 0
+    assert (here / "here.jsonl").read_bytes() == (here / "there.jsonl").read_bytes()
+    counter = Counter()
+    with av.open("mall.mp4") as container:
+        expected = [counter.count(frame.to_ndarray(format="rgb24")).count for frame in container.decode(video=0)]
+    assert [record["count"] for record in records(here / "here.jsonl")] == expected
 
 
 @pytest.mark.parametrize("where", ["in process", "over a server"])
@@ -316,66 +310,6 @@ def test_a_resumed_video_goes_to_a_part_of_its_own(video: Video, here: Path, mod
         with av.open(name) as container:
             frames.append(sum(1 for _ in container.decode(video=0)))
     assert frames == [5, 5]
-
-
-@pytest.fixture
-def camera() -> Iterator[Camera]:
-    camera = Camera(frames_per_second=20)
-    yield camera
-    camera.cut()
-
-
-def test_a_live_stream_that_is_lost_leaves_a_gap_and_never_a_zero(here: Path, model_dir: Path, camera: Camera) -> None:
-    client = start(camera.url, "--model", model_dir, "--camera", "gate", "--plot", "gate.png")
-    out = here / "gate.jsonl"
-    eventually(lambda: lines(out) >= 10)
-    camera.cut()
-    eventually(lambda: "gap" in records(out)[-1])
-    before = lines(out)
-    time.sleep(1)
-    assert lines(out) == before, "while the stream is lost, nothing is counted"
-    camera.start()
-    eventually(lambda: lines(out) >= before + 10)
-    client.send_signal(signal.SIGTERM)
-    told, complaints = client.communicate(timeout=60)
-    assert (client.returncode, complaints) == (0, "")
-    found = records(out)
-    assert sum("gap" in record for record in found) == 1
-    assert all(record["count"] > 0 for record in found if "count" in record)
-    assert all(record["time"].endswith("Z") and record["camera"] == "gate" for record in found)
-    assert_numbered_upwards(found)
-    assert "gaps: 1," in told
-
-
-def test_a_resumed_live_recording_says_where_it_was_interrupted(
-    video: Video, here: Path, model_dir: Path, camera: Camera
-) -> None:
-    assert video(camera.url, "--model", model_dir, "--end", "1", "--fps", "5", "--out", "a.jsonl").returncode == 0
-    first = records(here / "a.jsonl")
-    assert 2 <= len(first) <= 6
-    done = video(camera.url, "--model", model_dir, "--end", "1", "--fps", "5", "--out", "a.jsonl", "--resume")
-    assert done.returncode == 0
-    found = records(here / "a.jsonl")
-    assert found[: len(first)] == first
-    assert found[len(first)]["gap"] == "the recording was interrupted"
-    assert_numbered_upwards(found)
-
-
-def test_a_live_stream_whose_server_goes_away_leaves_gaps_and_goes_on(
-    here: Path, process: Callable[..., Process], camera: Camera
-) -> None:
-    server = process()
-    out = here / "a.jsonl"
-    client = start(camera.url, "--server", server.url, "--patience", "0.5", "--out", out)
-    eventually(lambda: lines(out) >= 10)
-    server.kill()
-    eventually(lambda: "gap" in records(out)[-1])
-    assert "the frame was not counted: no service answers" in records(out)[-1]["gap"]
-    process(port=server.port)
-    eventually(lambda: "count" in records(out)[-1])
-    client.send_signal(signal.SIGINT)
-    client.communicate(timeout=60)
-    assert client.returncode == 0
 
 
 def test_memory_does_not_grow_with_the_video(here: Path, model_dir: Path) -> None:
