@@ -64,7 +64,7 @@ def _step_row(args: argparse.Namespace, folder: Path) -> dict[str, str | float]:
     torch.set_num_threads(args.threads or threads_available())
     tiles = Tiles(_samples(args, folder), Augment(256, scale=(0.5, 1.5), jitter=0.2), 8, (127, 127, 127), seed=0)
     network = build(Layout(encoder="efficientnet-lite0", width=128, classes=(25, 26)))
-    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network = network.to(memory_format=torch.channels_last)
     optimiser = torch.optim.AdamW(network.parameters())
     mean = std = torch.full((3,), 127.0)
     loading = learning = 0.0
@@ -75,7 +75,7 @@ def _step_row(args: argparse.Namespace, folder: Path) -> dict[str, str | float]:
         ready = time.perf_counter()
         losses = [scores.logsumexp(1).mean() for scores in network(normalise(batch, mean, std))]
         optimiser.zero_grad()
-        torch.stack(losses).sum().backward()
+        torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         if step:  # the first one warms up
             loading += ready - started

@@ -5,7 +5,7 @@ images with people (the error) and on images without (what is counted where nobo
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,14 +35,8 @@ class Way:
         )
 
 
-WAYS = [
-    Way(decoding, temperature, floor, mirror)
-    for mirror in (False, True)
-    for decoding, temperature, floor in [
-        ("argmax", 1.0, 0.0),
-        *(("expectation", temperature, floor) for temperature in TEMPERATURES for floor in FLOORS),
-    ]
-]
+PLAIN = [Way("argmax"), *(Way("expectation", heat, floor) for heat in TEMPERATURES for floor in FLOORS)]
+WAYS = [*PLAIN, *(replace(way, mirror=True) for way in PLAIN)]
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,7 @@ def _counts(network: nn.Module, artifact: Artifact, sample: Sample, watch: Calla
     image = sample.load_image()
     height, width = image.shape[:2]
     tiling, padding = artifact.tiling, artifact.normalisation.padding
-    plain, mirrored = np.zeros(len(WAYS) // 2), np.zeros(len(WAYS) // 2)
+    plain, mirrored = np.zeros(len(PLAIN)), np.zeros(len(PLAIN))
     for window in windows(width, height, tiling.tile, tiling.halo, artifact.cell, artifact.multiple):
         tile = cut(image, window, padding)
         plain += [float(counts[window.inner].sum()) for counts in _ways(network, artifact, tile)]
@@ -116,12 +110,12 @@ def _counts(network: nn.Module, artifact: Artifact, sample: Sample, watch: Calla
 
 
 def _ways(network: nn.Module, artifact: Artifact, tile: np.ndarray) -> Iterator[Tensor]:
-    """The count map [rows, columns] of a tile by every way without mirror, in the order of WAYS."""
+    """The count map [rows, columns] of a tile by every plain way."""
     mean, std = torch.tensor(artifact.normalisation.mean), torch.tensor(artifact.normalisation.std)
     proxies = [torch.tensor(head.proxies, dtype=torch.float32) for head in artifact.heads]
     with torch.inference_mode():
         logits = network(normalise(torch.from_numpy(np.ascontiguousarray(tile))[None], mean, std))
-        for way in WAYS[: len(WAYS) // 2]:
+        for way in PLAIN:
             if way.decoding == "argmax":
                 maps = [head[scores.argmax(1)] for head, scores in zip(proxies, logits, strict=True)]
                 yield torch.stack(maps).mean(0)[0]

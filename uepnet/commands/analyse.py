@@ -88,7 +88,7 @@ def _intervals(args: argparse.Namespace) -> Answer:
     rows = interval_sweep(fitted, count_maps(samples_of(args), args.cell), (5, 10, 15, 20, 25, 40, 60), args.knee)
     if args.plot:
         plot_sweep(rows, args.plot)
-    return {"rows": rows}, [[*rows[0]], *([*row.values()] for row in rows)]
+    return {"rows": rows}, [list(rows[0]), *[list[str | float](row.values()) for row in rows]]
 
 
 def _contributions(args: argparse.Namespace) -> Answer:
@@ -134,14 +134,14 @@ def _decoding(args: argparse.Namespace) -> Answer:
     chosen = best(rows)
     if args.write:
         chosen.way.apply(artifact).save(args.model)
-    names = [name for name, _ in sources]
-    table: list[list[str | float]] = [
-        ["decoding", "T", "floor", "mirror", *(f"MAE {name}" for name in names), "empty: median", "90 %", "mean", ""]
-    ]
+    table: list[list[str | float]] = [["", "decoding", "T", "floor", "mirror"]]
+    table[0] += [f"MAE {name}" for name, _ in sources] + ["empty: median", "90 %", "mean"]
+    # The paper's argmax, the plain expectation, the chosen way, and the ten with the lowest error.
+    lowest = sorted(rows, key=lambda row: sum(row.mae))[:10]
     for row in rows:
         way = row.way
-        mark = "chosen" if row is chosen else "" if row.fit_for_service() else "counts nobody as people"
-        table.append(
-            [way.decoding, way.temperature, way.floor, "yes" if way.mirror else "", *row.mae, *row.empty, mark]
-        )
+        if row is chosen or row in lowest or (way.temperature == 1 and way.floor == 0):
+            mark = "chosen" if row is chosen else "" if row.fit_for_service() else "sees people where nobody is"
+            mirror = "yes" if way.mirror else ""
+            table.append([mark, way.decoding, way.temperature, way.floor, mirror, *row.mae, *row.empty])
     return {"rows": [asdict(row) for row in rows], "chosen": asdict(chosen)}, table
