@@ -46,6 +46,10 @@ class Cluster:
     def replicas(self) -> set[str]:
         return set(json.loads(self._ask("replicas")))
 
+    def status(self) -> str:
+        """Of the application and its deployment, with what Ray says about it."""
+        return self._ask("status")
+
     def _ask(self, command: str) -> str:
         assert self._driver.stdin is not None
         self._driver.stdin.write(command + "\n")
@@ -81,6 +85,10 @@ def drive(temporary: str, cores: int) -> None:
         if line.strip() == "kill":
             ray.kill(ray.get_actor(**actors[0]))
             tell(actors[0]["name"].rpartition("#")[2])
+        elif line.strip() == "status":
+            application = serve.status().applications["uepnet"]
+            said = [f"{one.status.value} {one.message}" for one in application.deployments.values()]
+            tell(" ".join(f"{application.status.value} {' '.join(said)}".split()))
         else:
             tell(json.dumps([one["name"].rpartition("#")[2] for one in actors]))
     serve.shutdown()

@@ -205,13 +205,12 @@ def test_a_new_model_is_rolled_out_under_load_without_a_lost_request(fleet: Flee
 def test_a_model_that_cannot_be_loaded_is_not_rolled_out_and_a_replica_goes_on(fleet: Fleet) -> None:
     with load(fleet.url, 2) as under:
         fleet.deploy("broken", min_replicas=2, max_replicas=2)
-        eventually(lambda: fleet.cluster.status() in ("DEPLOY_FAILED", "UNHEALTHY"), PATIENCE)
+        eventually(lambda: fleet.cluster.status().startswith("DEPLOY_FAILED"), 2 * PATIENCE)  # after six attempts
         after = len(under.answers)
         eventually(lambda: len(under.answers) > after + 20)
         fleet.deploy("2", min_replicas=2, max_replicas=2)
-        eventually(lambda: fleet.cluster.status() == "RUNNING" and len(fleet.labelled()) == 2, PATIENCE)
+        eventually(lambda: fleet.cluster.status().startswith("RUNNING") and len(fleet.labelled()) == 2, PATIENCE)
     assert under.failures() == []
-    assert under.versions() == {"2"}
 
 
 def test_waiting_requests_bring_a_second_replica(fleet: Fleet) -> None:
