@@ -192,3 +192,18 @@ def test_partition_prints_both_heads(place: Path, tmp_path: Path, capsys: pytest
         assert len(head["samples"]) == len(head["proxies"]) == len(head["n_l"]) + 1
     assert main(line.removesuffix(" --json").split()) == 0
     assert "head 1: 11 classes" in capsys.readouterr().out
+
+
+def test_the_report_covers_errors_ranges_empty_scenes_and_sizes(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for index in range(4):
+        Image.new("RGB", (64, 48), "black").save(tmp_path / f"{index}.png")
+    line = f"analyse report --dataset shanghaitech-a --root {place / 'crowds'} --split test --model {place / 'toy'}"
+    assert main([*line.split(), "--empty", str(tmp_path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["shanghaitech-a"]["images"] == 12
+    assert answer["empty"] == {"images": 2, "median": 0, "ninety_per_cent": 0, "mean": 0, "most": 0}
+    # The toy counts light per cell: four times the cells, four times the count.
+    assert answer["sizes"]["mean_change_at_2"] == pytest.approx(3, abs=0.2)
+    assert answer["drawn"]["images"] == 70

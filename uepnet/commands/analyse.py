@@ -7,6 +7,7 @@ EPILOG = """what:
   discretisation   what each partition and kind of proxy costs when every cell is classified correctly (Table 6)
   intervals        the same over the number of intervals (Figure 4's question, without training)
   contributions    which true intervals a model's error comes from, and the background's share (Figure 6)
+  report           what a model is worth: errors, ranges, empty scenes, the same picture at other sizes
   decoding         which way of reading a trained run's outputs gives the lowest error and counts nobody where nobody is
 
 examples:
@@ -21,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     parser.description = "The paper's tables and figures from data. Partitions are fitted on train."
     parser.epilog = EPILOG
-    parser.add_argument("what", choices=["discretisation", "intervals", "contributions", "decoding"])
+    parser.add_argument("what", choices=["discretisation", "intervals", "contributions", "decoding", "report"])
     data_options(parser, split="val")
     parser.add_argument("--intervals", type=int, default=25, help="intervals, background included (25)")
     parser.add_argument("--cell", type=int, choices=[8, 16, 32], default=8)
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
         "intervals": _intervals,
         "contributions": _contributions,
         "decoding": _decoding,
+        "report": _report,
     }
     answer, rows = results[args.what](args)
     if args.json:
@@ -145,3 +147,28 @@ def _decoding(args: argparse.Namespace) -> Answer:
             mirror = "yes" if way.mirror else ""
             table.append([mark, way.decoding, way.temperature, way.floor, mirror, *row.mae, *row.empty])
     return {"rows": [asdict(row) for row in rows], "chosen": asdict(chosen)}, table
+
+
+def _report(args: argparse.Namespace) -> Answer:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from uepnet.commands.models import open_model
+    from uepnet.commands.sources import pairs, samples_of
+    from uepnet.training import dataset
+    from uepnet.training.prepare import empties
+    from uepnet.training.report import report
+
+    artifact, run_tiles, _ = open_model(args.model)
+    groups = {
+        name: dataset.load(name, Path(root), args.split, args.fold) for name, root in pairs(args.dataset, args.root)
+    }
+    held, nobody = samples_of(args, "calibration"), empties(args.empty, held_back=True)
+    work = sum(len(group) + len(group[::3]) for group in groups.values()) + len(held) + len(nobody)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("counting", total=work)
+        numbers = report(groups, held, nobody, artifact, run_tiles, lambda: bar.advance(task))
+    rows: list[list[str | float]] = [["of", "what", "value"]]
+    for name, values in numbers.items():
+        rows += [[name, key.replace("_", " "), "-" if value is None else float(value)] for key, value in values.items()]
+    return dict(numbers), rows
