@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter
 from scipy.io import savemat
 
 
@@ -45,3 +45,35 @@ def starting_weights(path: Path, width: int = 16) -> Path:
     layout = Layout(encoder="efficientnet-lite0", width=width, classes=(3, 4))
     save_file(build(layout).encoder.state_dict(), path)
     return path
+
+
+def crowd(seed: int, width: int = 640, height: int = 480, rows: int = 14) -> tuple[Image.Image, int]:
+    """People drawn from the back to the front, smaller in the distance: near enough to a photograph to be counted."""
+    rng = np.random.default_rng(seed)
+    image = Image.new("RGB", (width, height), (150, 160, 170))
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((0, height * 0.2, width, height), fill=(110, 105, 100))
+    people = 0
+    for row in range(rows):
+        depth = (row / max(1, rows - 1)) ** 1.3
+        y, head = height * (0.22 + 0.7 * depth), 5 + 13 * depth
+        x = float(rng.uniform(0, 2 * head))
+        while x < width:
+            _person(draw, x, y + float(rng.normal(0, head * 0.3)), head, rng)
+            people += 1
+            x += head * float(rng.uniform(1.5, 2.6))
+    noisy = np.asarray(image.filter(ImageFilter.GaussianBlur(0.7)), np.float32) + rng.normal(0, 6, (height, width, 1))
+    return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), people
+
+
+def _person(draw: ImageDraw.ImageDraw, x: float, y: float, head: float, rng: np.random.Generator) -> None:
+    """Shoulders, a face, and hair over it; `head` is the head's width."""
+    cloth = tuple(int(v) for v in rng.integers(15, 235, 3))
+    skin = tuple(int(v * rng.uniform(0.6, 1.1)) for v in (215, 170, 140))
+    hair = tuple(int(v) for v in rng.integers(5, 70, 3))
+    draw.ellipse((x - head, y + head * 0.6, x + head, y + head * 4), fill=cloth)
+    draw.ellipse((x - head * 0.45, y - head * 0.5, x + head * 0.45, y + head * 0.75), fill=skin)
+    draw.chord((x - head * 0.52, y - head * 0.65, x + head * 0.52, y + head * 0.6), 170, 370, fill=hair)
+    for side in (-0.18, 0.18):
+        eye = x + side * head
+        draw.ellipse((eye - head * 0.05, y + head * 0.08, eye + head * 0.05, y + head * 0.18), fill=hair)
