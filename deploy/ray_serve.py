@@ -1,7 +1,7 @@
 """The service as replicas over many machines, on Ray Serve. Each replica is the whole app of `uepnet.service.app`.
 
     serve run uepnet.deploy.ray_serve:build                          one replica, on this machine
-    serve run uepnet.deploy.ray_serve:build model=models/station threads=2
+    serve run uepnet.deploy.ray_serve:build replicas=2 threads=1 model=models/station
     serve deploy deploy/ray_cluster.yml                              a cluster: GPUs, autoscaling, roll-outs
 
 What a process keeps to itself, and what becomes of it behind several of them:
@@ -140,11 +140,15 @@ def replica_settings(flags: Mapping[str, str]) -> Settings:
 
 
 def build(args: Mapping[str, Any]) -> serve.Application:
-    """The application, for `serve run` and `serve deploy`; `args` are settings by name, checked before any runs."""
+    """The application, for `serve run` and `serve deploy`. `args` are settings by name, and `replicas`."""
     flags = {name: str(value) for name, value in args.items()}
-    settings = load_settings(flags)
+    replicas = flags.pop("replicas", None)
+    if replicas is not None and not replicas.isdecimal():
+        raise InputError(f"replicas is a number, not {replicas!r}.")
+    settings = load_settings(flags)  # a wrong one is told before anything runs
     deployment = serve.deployment(
         name=NAME,
+        num_replicas=None if replicas is None else int(replicas),
         max_ongoing_requests=settings.max_requests,
         max_queued_requests=8 * settings.max_requests,
         health_check_period_s=5,

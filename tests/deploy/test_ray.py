@@ -2,8 +2,11 @@
 
 import copy
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -220,3 +223,21 @@ def test_waiting_requests_bring_a_second_replica(fleet: Fleet) -> None:
     with load(fleet.url, 6) as under:
         eventually(lambda: len(fleet.labelled()) == 2, PATIENCE)
     assert under.failures() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "environment", "complaint"),
+    [
+        ("build({'replicas': 'two'})", {}, "replicas is a number, not 'two'."),
+        ("build({'max_requests': 0})", {}, "--max-requests = 0"),
+        ("build({'modle': '/models/a'})", {}, "modle"),
+        ("replica_settings({})", {"UEPNET_ADMIN_KEY": "the-key-of-an-admin"}, "unset UEPNET_ADMIN_KEY"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_sentence(call: str, environment: dict[str, str], complaint: str) -> None:
+    script = f"from uepnet.deploy.ray_serve import build, replica_settings\n{call}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | environment, capture_output=True, text=True, timeout=200
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("uepnet.model.errors.InputError") and complaint in last
