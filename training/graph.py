@@ -61,7 +61,7 @@ class Graph(nn.Module):
         logits = self.network(normalise(tiles, self.mean, self.std))
         if self.decoding == "regression":
             counts = logits[0][:, 0].clamp(min=0)
-            return counts, torch.zeros_like(counts)
+            return counts, 0 * counts  # zeros of the input's own shape: exporters freeze zeros_like
         classes = tuple(scores.argmax(1).to(torch.uint8) for scores in logits)
         if self.decoding == "argmax":
             return classes

@@ -46,8 +46,13 @@ def run(args: argparse.Namespace) -> int:
     import json
     import logging
 
-    logging.getLogger("uepnet").setLevel(logging.ERROR)  # what it would warn of stands in the report
-    found = examine(args.model, args.device, args.precision, _tile(args.image))
+    log = logging.getLogger("uepnet")
+    level = log.level
+    log.setLevel(logging.ERROR)  # what it would warn of stands in the report
+    try:
+        found = examine(args.model, args.device, args.precision, _tile(args.image))
+    finally:
+        log.setLevel(level)
     if args.json:
         print(json.dumps(found, indent=1))
     else:

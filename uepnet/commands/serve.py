@@ -1,6 +1,8 @@
 """`uepnet serve`: the HTTP service and its page. Its flags are the fields of `service.settings.Settings`."""
 
 import argparse
+import logging
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -43,7 +45,13 @@ def run(args: argparse.Namespace) -> int:
     configure_logs(settings)
     for sentence in unknown_variables():
         print(f"uepnet: {sentence}", file=sys.stderr)
-    failure = Server(settings).run_until_drained()
+    server = Server(settings)
+    failure = server.run_until_drained()
+    if server.force_exit:
+        # The device thread may be deep inside a batch; an interpreter that tidies up under it would abort.
+        logging.shutdown()
+        sys.stderr.flush()
+        os._exit(0)
     if failure is not None:
         print(f"uepnet: {failure}", file=sys.stderr)
         return 2
