@@ -65,7 +65,7 @@ def test_a_stall_shows_in_the_latency_of_all_that_were_due_meanwhile() -> None:
         return 200
 
     row = asyncio.run(arriving(send, rate=100, seconds=0.5, max_in_flight=100)).row()
-    assert row["latency_ms"]["p50"] > 50
+    assert row["latency_ms"]["p90"] > 150  # the stalled request alone would show in the maximum only
 
 
 def test_refusals_and_failures_are_told_apart_and_have_no_latency() -> None:
