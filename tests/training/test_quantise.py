@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from uepnet.model.artifact import Precision
 from uepnet.training.parity import Difference, Probe
-from uepnet.training.quantise import quantise
+from uepnet.training.quantise import BINS, _clipped, quantise
 
 
 def graph(outlier: float) -> onnx.ModelProto:
@@ -73,11 +73,11 @@ def float_layers(model: onnx.ModelProto) -> list[str]:
     return next(entry.value for entry in model.metadata_props if entry.key == "float_layers").split()
 
 
-def test_a_graph_that_stands_int8_is_quantised_but_for_its_first_layer(probes: list[Probe]) -> None:
+def test_a_graph_that_stands_int8_is_quantised_but_for_its_first_and_last_layer(probes: list[Probe]) -> None:
     model = graph(outlier=0.2)
     scales = Scales(model, probes)
     quantised = quantise(model, probes, scales, 0.02, lambda _: None)
-    assert float_layers(quantised) == ["first"] and scales.attempts == 1
+    assert float_layers(quantised) == ["first", "sixth"] and scales.attempts == 1
     weights = {entry.name: entry.data_type for entry in quantised.graph.initializer}
     assert weights["second.weight_quantized"] == weights["third.weight_quantized"] == TensorProto.INT8
     scale = next(entry for entry in quantised.graph.initializer if entry.name == "second.weight_scale")
@@ -89,10 +89,25 @@ def test_the_layers_that_int8_would_spoil_stay_in_float(probes: list[Probe]) -> 
     scales = Scales(model, probes)
     said: list[str] = []
     quantised = quantise(model, probes, scales, 0.02, said.append)
-    assert set(float_layers(quantised)) == {"first", "second", "third"}
-    assert "measuring 5 layers one by one" in said
+    assert float_layers(quantised) == ["first", "second", "third", "sixth"]
+    assert "measuring 4 layers one by one" in said
     scales.place("int8", quantised)
     assert scales.measure("int8").count_difference <= 0.01
+
+
+def test_a_rare_large_value_does_not_take_the_levels_of_all_others() -> None:
+    histogram = np.zeros(BINS)
+    histogram[:100] = 1000.0
+    low, high = _clipped(histogram, 0.0, 1.0)
+    assert low == 0 and high == pytest.approx(0.1, abs=0.02)
+    histogram[-1] = 5000.0  # no longer rare
+    assert _clipped(histogram, 0.0, 1.0)[1] == pytest.approx(1.0)
+
+
+def test_a_range_holds_zero_whatever_the_values() -> None:
+    assert _clipped(np.ones(BINS), 0.0, 0.0) == (0, 0)
+    low, high = _clipped(np.ones(BINS), -2.0, 1.0)
+    assert low == pytest.approx(-2.0) and high == pytest.approx(1.0)
 
 
 def test_the_model_that_was_given_is_not_changed(probes: list[Probe]) -> None:
