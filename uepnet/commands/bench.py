@@ -2,7 +2,6 @@
 
 import argparse
 from importlib import import_module
-from importlib.util import find_spec
 
 KINDS = {
     "runtime": "torch, ONNX and their precisions on the same tiles; the cost of size and halo",
@@ -23,8 +22,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     for name, summary in KINDS.items():
-        if find_spec(f"uepnet.bench.{name}") is None:
-            continue
         # Their heavy imports stand inside run: configuring all of them costs next to nothing.
         import_module(f"uepnet.bench.{name}").configure(
             kinds.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
