@@ -3,7 +3,6 @@
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -13,9 +12,9 @@ from uepnet.model.artifact import Artifact, Decoding, Layout, Tiling
 from uepnet.model.errors import DataError, ModelError
 from uepnet.model.network import UEPNet, build, encoder_weights
 from uepnet.training import dataset, distributed
+from uepnet.training.analyse import local_counts_of
 from uepnet.training.config import NORMALISATION, WIDTH, Config
 from uepnet.training.partition import Partition, partition
-from uepnet.training.targets import local_counts
 
 
 def initialise(network: UEPNet, encoder: str, init: str) -> None:
@@ -64,17 +63,7 @@ def samples_of(config: Config, split: str) -> list[dataset.Sample]:
 
 def fit_partition(samples: list[dataset.Sample], config: Config) -> Partition:
     """The intervals, from the unscaled images of the training split."""
-    kernel = config.kernel_override
-    maps = [
-        local_counts(
-            sample.points,
-            (kernel or sample.kernel).sigmas(sample.points, *sample.size),
-            sample.size,
-            config.cell,
-        )
-        for sample in samples
-    ]
-    counts = np.concatenate([counts.ravel() for counts in maps])
+    counts = local_counts_of(samples, config.cell, config.kernel_override)
     return partition(counts, config.intervals, config.partition, config.proxies, config.heads, knee=config.knee)
 
 
