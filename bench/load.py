@@ -145,7 +145,7 @@ def _show(rows: Sequence[dict[str, Any]]) -> None:
     others = [name for name in ("rejected", "failed", "dropped") if any(row[name] for row in rows)]
     levels = ("p50", "p95", "p99", "max")
     load = "senders" if rows[0]["mode"] == "closed" else "rate"
-    table = Table(load, "a second", *(f"{level} ms" for level in levels), "ok", *others, box=box.SIMPLE_HEAD)
+    table = Table(load, "a second", *(f"{level} ms" for level in levels), "ok", *others, box=box.SIMPLE_HEAD, padding=0)
     for row in rows:
         latencies = ["-" if row["latency_ms"][level] is None else f"{row['latency_ms'][level]:.1f}" for level in levels]
         counts = [str(row[name]) for name in ("ok", *others)]
