@@ -78,7 +78,13 @@ def drive(temporary: str, cores: int) -> None:
         sys.stdout.write(f"> {text}\n")
         sys.stdout.flush()
 
-    context = ray.init(num_cpus=cores, include_dashboard=False, log_to_driver=False, _temp_dir=temporary)
+    context = ray.init(
+        num_cpus=cores,
+        include_dashboard=False,
+        log_to_driver=False,
+        _temp_dir=temporary,
+        _node_ip_address="127.0.0.1",  # nothing of a test listens to the outside
+    )
     tell(context.address_info["address"])
     for line in sys.stdin:
         actors = [one for one in ray.util.list_named_actors(all_namespaces=True) if "SERVE_REPLICA" in one["name"]]
