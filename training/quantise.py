@@ -35,8 +35,8 @@ class Bench(Protocol):
 
 def quantise(
     model: onnx.ModelProto, probes: Sequence[Probe], bench: Bench, limit: float, watch: Callable[[str], None]
-) -> onnx.ModelProto:
-    """The int8 graph within `MARGIN * limit` that keeps fewest layers in float, else the nearest to it."""
+) -> Iterator[onnx.ModelProto]:
+    """int8 graphs within `MARGIN * limit` on the probes, more and more of their layers in float."""
     watch("calibrating int8")
     model = onnx.shape_inference.infer_shapes(model)
     ranges = _ranges(model, probes)
@@ -48,21 +48,16 @@ def quantise(
         bench.place("int8", candidate)
         return bench.measure("int8"), candidate
 
-    best = attempt([])
-    watch(f"int8 in all but the first and last layers: counts off by {best[0].count_difference:.2%}")
-    if best[0].count_difference <= MARGIN * limit:
-        return best[1]
-    watch(f"measuring {len(layers)} layers one by one")
-    harm = {name: attempt([other for other in layers if other != name])[0].cell_difference for name in layers}
-    ranking = sorted(layers, key=lambda name: harm[name], reverse=True)
-    for number in (step for step in STEPS if step < len(layers)):
-        latest = attempt(ranking[:number])
-        watch(f"int8 but for {number} more layers: counts off by {latest[0].count_difference:.2%}")
-        if latest[0].count_difference < best[0].count_difference:
-            best = latest
-        if best[0].count_difference <= MARGIN * limit:
-            break
-    return best[1]
+    ranking: list[str] = []
+    for number in (0, *(step for step in STEPS if step < len(layers))):
+        if number and not ranking:
+            watch(f"measuring {len(layers)} layers one by one")
+            harm = {name: attempt([other for other in layers if other != name])[0] for name in layers}
+            ranking = sorted(layers, key=lambda name: harm[name].cell_difference, reverse=True)
+        difference, candidate = attempt(ranking[:number])
+        watch(f"int8 in all but the ends and {number} layers: counts off by {difference.count_difference:.2%}")
+        if difference.count_difference <= MARGIN * limit:
+            yield candidate
 
 
 def quantise_blindly(model: onnx.ModelProto, probes: Sequence[Probe]) -> onnx.ModelProto:

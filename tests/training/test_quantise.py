@@ -76,7 +76,7 @@ def float_layers(model: onnx.ModelProto) -> list[str]:
 def test_a_graph_that_stands_int8_is_quantised_but_for_its_first_and_last_layer(probes: list[Probe]) -> None:
     model = graph(outlier=0.2)
     scales = Scales(model, probes)
-    quantised = quantise(model, probes, scales, 0.02, lambda _: None)
+    quantised = next(quantise(model, probes, scales, 0.02, lambda _: None))
     assert float_layers(quantised) == ["first", "sixth"] and scales.attempts == 1
     weights = {entry.name: entry.data_type for entry in quantised.graph.initializer}
     assert weights["second.weight_quantized"] == weights["third.weight_quantized"] == TensorProto.INT8
@@ -88,11 +88,17 @@ def test_the_layers_that_int8_would_spoil_stay_in_float(probes: list[Probe]) -> 
     model = graph(outlier=3000.0)
     scales = Scales(model, probes)
     said: list[str] = []
-    quantised = quantise(model, probes, scales, 0.02, said.append)
+    quantised = next(quantise(model, probes, scales, 0.02, said.append))
     assert float_layers(quantised) == ["first", "second", "third", "sixth"]
     assert "measuring 4 layers one by one" in said
     scales.place("int8", quantised)
     assert scales.measure("int8").count_difference <= 0.01
+
+
+def test_later_candidates_have_more_layers_in_float(probes: list[Probe]) -> None:
+    model = graph(outlier=0.2)
+    kept = [set(float_layers(each)) for each in quantise(model, probes, Scales(model, probes), 0.02, lambda _: None)]
+    assert len(kept) == 4 and all(fewer < more for fewer, more in pairwise(kept))
 
 
 def test_a_rare_large_value_does_not_take_the_levels_of_all_others() -> None:
@@ -113,5 +119,5 @@ def test_a_range_holds_zero_whatever_the_values() -> None:
 def test_the_model_that_was_given_is_not_changed(probes: list[Probe]) -> None:
     model = graph(outlier=0.2)
     before = model.SerializeToString(deterministic=True)
-    quantise(model, probes, Scales(model, probes), 0.02, lambda _: None)
+    list(quantise(model, probes, Scales(model, probes), 0.02, lambda _: None))
     assert model.SerializeToString(deterministic=True) == before
