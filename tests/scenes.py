@@ -47,7 +47,7 @@ def starting_weights(path: Path, width: int = 16) -> Path:
     return path
 
 
-def crowd(seed: int, width: int = 640, height: int = 480, rows: int = 14) -> tuple[Image.Image, int]:
+def crowd(seed: int, width: int = 640, height: int = 480, rows: int = 22) -> tuple[Image.Image, int]:
     """People drawn from the back to the front, smaller in the distance: near enough to a photograph to be counted."""
     rng = np.random.default_rng(seed)
     image = Image.new("RGB", (width, height), (150, 160, 170))
@@ -67,13 +67,12 @@ def crowd(seed: int, width: int = 640, height: int = 480, rows: int = 14) -> tup
 
 
 def _person(draw: ImageDraw.ImageDraw, x: float, y: float, head: float, rng: np.random.Generator) -> None:
-    """Shoulders, a face, and hair over it; `head` is the head's width."""
-    cloth = tuple(int(v) for v in rng.integers(15, 235, 3))
-    skin = tuple(int(v * rng.uniform(0.6, 1.1)) for v in (215, 170, 140))
-    hair = tuple(int(v) for v in rng.integers(5, 70, 3))
+    """Shoulders in muted clothes, a face or the back of a head; `head` is the head's width."""
+    tone = rng.uniform(20, 160)
+    cloth = tuple(int(value) for value in np.clip(tone + rng.normal(0, 18, 3), 5, 235))
+    skin = tuple(int(value * rng.uniform(0.6, 1.05)) for value in (215, 170, 140))
+    hair = tuple(int(value) for value in rng.integers(10, 60) + rng.integers(0, 15, 3))
     draw.ellipse((x - head, y + head * 0.6, x + head, y + head * 4), fill=cloth)
     draw.ellipse((x - head * 0.45, y - head * 0.5, x + head * 0.45, y + head * 0.75), fill=skin)
-    draw.chord((x - head * 0.52, y - head * 0.65, x + head * 0.52, y + head * 0.6), 170, 370, fill=hair)
-    for side in (-0.18, 0.18):
-        eye = x + side * head
-        draw.ellipse((eye - head * 0.05, y + head * 0.08, eye + head * 0.05, y + head * 0.18), fill=hair)
+    start, end = (150, 390) if rng.random() < 0.5 else (0, 360)
+    draw.chord((x - head * 0.52, y - head * 0.65, x + head * 0.52, y + head * 0.6), start, end, fill=hair)

@@ -1,0 +1,126 @@
+"""The model that ships: it is whole, it counts, it is small, and it sees nobody where nobody is."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scenes import crowd
+
+from uepnet import Counter
+from uepnet.model.artifact import Artifact, Tiling
+from uepnet.model.count import count_image
+from uepnet.model.runtime import BUNDLED, LIMITS
+from uepnet.training import dataset
+from uepnet.training.drawn import KINDS
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = Path(__file__).parent / "golden.json"
+
+if not (BUNDLED / "artifact.json").exists():
+    pytest.skip("no model is bundled yet", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def counter() -> Counter:
+    return Counter(device="cpu")
+
+
+def golden_scene() -> np.ndarray:
+    return np.asarray(crowd(2021)[0])
+
+
+def test_a_generated_scene_keeps_its_golden_count(counter: Counter) -> None:
+    golden = json.loads(GOLDEN.read_text())
+    assert golden["model"] == counter.artifact.version and golden["count"] > 50
+    assert counter.count(golden_scene()).count == pytest.approx(golden["count"], rel=0.01)
+
+
+def test_it_is_small_and_every_file_is_within_its_limit() -> None:
+    artifact = Artifact.load(BUNDLED)
+    assert sum(path.stat().st_size for path in BUNDLED.iterdir()) < 25e6
+    for precision, entry in artifact.files.items():
+        assert entry.parity is not None and entry.parity.count_difference <= LIMITS[precision]
+
+
+def test_every_precision_gives_the_same_count(counter: Counter) -> None:
+    reference = counter.count(golden_scene()).count
+    for precision in counter.artifact.files:
+        other = Counter(device="cpu", precision=precision).count(golden_scene()).count
+        assert other == pytest.approx(reference, rel=2 * LIMITS[precision], abs=0.5)
+
+
+def test_every_count_has_a_range_of_ninety_per_cent(counter: Counter) -> None:
+    count = counter.count(golden_scene())
+    assert count.range is not None and count.range.level == 0.9
+    assert 0 <= count.range.low <= count.count <= count.range.high
+
+
+def test_nobody_is_counted_on_drawn_scenes_without_people(counter: Counter) -> None:
+    rng = np.random.default_rng(99)  # not the seed of any training tile
+    counts = [counter.count(np.asarray(make(rng, 320, 256))).count for make in KINDS.values() for _ in range(4)]
+    assert np.median(counts) < 0.5
+    assert np.quantile(counts, 0.9) <= 1
+    assert np.mean(counts) <= 2
+
+
+@pytest.mark.data
+def test_nobody_is_counted_on_photographs_that_were_held_back(counter: Counter) -> None:
+    folder = ROOT / ".." / "shared" / "data" / "no-people"
+    if not folder.is_dir():
+        pytest.skip("the photographs without people are not beside the project")
+    from uepnet.training.prepare import empties
+
+    held_back = empties(str(folder), held_back=True)[::3]
+    counts = [counter.count(sample.image).count for sample in held_back]
+    assert np.median(counts) < 0.5
+    assert np.quantile(counts, 0.9) <= 1
+    assert np.mean(counts) <= 2
+
+
+def test_it_loads_without_torch_and_within_seconds() -> None:
+    code = "import sys, time; t = time.perf_counter(); from uepnet import Counter; Counter(device='cpu'); "
+    code += "print(time.perf_counter() - t); assert 'torch' not in sys.modules"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) < 30  # about 0.5 s on an idle machine
+
+
+def test_the_wheel_contains_it(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--quiet",
+        "-w",
+        str(tmp_path),
+    ]
+    subprocess.run([*command, str(ROOT)], check=True, timeout=200, capture_output=True)
+    (wheel,) = tmp_path.glob("uepnet-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"uepnet/model/bundled/{path.name}" for path in BUNDLED.iterdir()} <= names
+    assert {"uepnet/service/page/index.html", "uepnet/training/splits.json", "uepnet/commands/count.py"} <= names
+
+
+@pytest.mark.data
+def test_tiles_and_the_whole_image_agree_on_photographs(counter: Counter) -> None:
+    """Seams: four photographs side by side give the count of the whole, within half a per cent on average."""
+    folder = ROOT / ".." / "shared" / "data" / "ShanghaiTech"
+    if not folder.is_dir():
+        pytest.skip("the ShanghaiTech images are not beside the project")
+    artifact = counter.artifact
+    whole = artifact.model_copy(update={"tiling": Tiling(tile=4096, halo=0)})
+    photographs = [sample.load_image() for sample in dataset.load("shanghaitech-b", folder, "val")[:8]]
+    errors = []
+    for first in (0, 4):
+        rows = [np.concatenate(photographs[index : index + 2], 1) for index in (first, first + 2)]
+        image = np.concatenate(rows)
+        exact = count_image(image, whole, counter.runtime.run_tiles).count
+        errors.append(abs(counter.count(image).count - exact) / exact)
+    assert np.mean(errors) < 0.005
