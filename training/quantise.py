@@ -1,7 +1,7 @@
 """fp32 graph -> int8 graph: static, per channel, with the layers in float that int8 would spoil.
 
-Which those are is measured. If the quantised graph is off, every layer is quantised alone and ranked by what it does
-to the cells' counts; the worst stay in float, more of them until the graph fits.
+Which those are is measured. If the quantised graph is off, every layer is quantised alone and ranked by the harm it
+does to the cells' counts for what it costs in float; the worst stay in float, more of them until the graph fits.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +20,8 @@ from uepnet.training.parity import Difference, Probe
 
 QUANTISED = ("Conv", "Relu", "Clip", "MaxPool", "Resize", "Concat", "Add")
 RANKED = ("Conv", "Concat", "Add")  # the others follow their input
-MARGIN = 0.8  # aim below the limit: the ranges were fitted to the tiles that are measured here
-STEPS = (1, 2, 3, 5, 8, 12, 18, 27, 40)  # how many layers stay in float, tried in turn
+STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 27, 40)  # how many layers stay in float, tried in turn
+MOVING = 16  # what writing a value costs, in multiply-adds: a layer without arithmetic is not free
 LEVELS = 255
 BINS = 2048
 SAMPLES = 200_000  # of a tensor of a tile, about
@@ -36,7 +36,10 @@ class Bench(Protocol):
 def quantise(
     model: onnx.ModelProto, probes: Sequence[Probe], bench: Bench, limit: float, watch: Callable[[str], None]
 ) -> Iterator[onnx.ModelProto]:
-    """int8 graphs within `MARGIN * limit` on the probes, more and more of their layers in float."""
+    """int8 graphs within the limit on the probes, more and more of their layers in float.
+
+    Their ranges were fitted to these probes: a graph must be proven on others.
+    """
     watch("calibrating int8")
     model = onnx.shape_inference.infer_shapes(model)
     ranges = _ranges(model, probes)
@@ -52,11 +55,12 @@ def quantise(
     for number in (0, *(step for step in STEPS if step < len(layers))):
         if number and not ranking:
             watch(f"measuring {len(layers)} layers one by one")
-            harm = {name: attempt([other for other in layers if other != name])[0] for name in layers}
-            ranking = sorted(layers, key=lambda name: harm[name].cell_difference, reverse=True)
+            harm = {name: attempt([other for other in layers if other != name])[0].cell_difference for name in layers}
+            costs = _costs(model, probes[0])
+            ranking = sorted(layers, key=lambda name: harm[name] / costs[name], reverse=True)
         difference, candidate = attempt(ranking[:number])
         watch(f"int8 in all but the ends and {number} layers: counts off by {difference.count_difference:.2%}")
-        if difference.count_difference <= MARGIN * limit:
+        if difference.count_difference <= limit:
             yield candidate
 
 
@@ -94,6 +98,18 @@ def _ranges(model: onnx.ModelProto, probes: Sequence[Probe]) -> Any:
         histograms[name] += np.histogram(values.ravel()[::step], BINS, extremes[name])[0]
     fitted = {name: _clipped(histograms[name], *extremes[name]) for name in names}
     return TensorsData(CalibrationMethod.MinMax, fitted)
+
+
+def _costs(model: onnx.ModelProto, probe: Probe) -> dict[str, float]:
+    """What each layer costs in float, roughly, in multiply-adds."""
+    nodes = {node.output[0]: node for node in model.graph.node if node.op_type in RANKED}
+    weights = {entry.name: entry.dims for entry in model.graph.initializer}
+    costs = {}
+    for name, values in _values(model, list(nodes), [probe]):
+        node = nodes[name]
+        products = float(np.prod(weights[node.input[1]][1:])) if node.op_type == "Conv" else 0.0
+        costs[node.name] = values.size * (products + MOVING)
+    return costs
 
 
 def _values(

@@ -262,7 +262,6 @@ def test_the_command_refuses_what_it_does_not_know(
 def test_int8_is_within_its_limit_or_refused(
     run: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("uepnet.training.quantise.MARGIN", 1e9)
     monkeypatch.setattr("uepnet.training.quantise.STEPS", ())  # one attempt, without a search
     out = tmp_path / "int8"
     command = ["export", str(run), "--out", str(out), "--precision", "fp32,int8", "--images", str(images)]
