@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from uepnet.cli import build_parser
-from uepnet.model.artifact import Tiling
-from uepnet.model.runtime import LIMITS, WORTHWHILE_SPEED
+from uepnet.model.artifact import Artifact
+from uepnet.model.runtime import BUNDLED, LIMITS, WORTHWHILE_SPEED
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text()
 
@@ -25,5 +25,6 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"{WORTHWHILE_SPEED} times as fast" in GUIDE
 
 
-def test_the_halo_in_bold_is_the_default() -> None:
-    assert f"| **{Tiling().halo}** |" in GUIDE
+def test_the_tile_and_halo_in_bold_are_the_bundled_model_s() -> None:
+    tiling = Artifact.load(BUNDLED).tiling
+    assert f"| **{tiling.tile}** | **{tiling.halo}** |" in GUIDE
