@@ -90,13 +90,13 @@ def backends(model: Path, threads: int, picture: "Tile", rounds: int) -> list[di
     work_per_pixel, peak = multiply_adds(artifact), peak_multiply_adds(threads)
     rows = []
     for name, taken in seconds.items():
-        rate = None if work_per_pixel is None else work_per_pixel * height * width / min(taken)
+        rate = None if work_per_pixel is None else work_per_pixel * height * width / statistics.median(taken)
         rows.append(
             {
                 "question": "backends",
                 "backend": name,
                 "tile": f"{width}x{height}",
-                "seconds": min(taken),
+                "seconds": statistics.median(taken),
                 "times_torch": _ratio(seconds.get("torch eager"), taken),
                 "times_onnx_fp32": _ratio(seconds.get("onnx fp32"), taken),
                 "multiply_adds_per_pixel": work_per_pixel,

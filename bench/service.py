@@ -40,6 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from rich.console import Console
+
     from uepnet.bench.machine import machine
 
     measures: dict[str, Callable[[argparse.Namespace, list[bytes]], dict[str, Any]]] = {
@@ -48,7 +50,11 @@ def run(args: argparse.Namespace) -> int:
         "fairness": fairness,
     }
     images = _images(args.images)
-    rows = [{"question": question, **measures[question](args, images)} for question in args.only]
+    rows = []
+    with Console(stderr=True).status("") as status:  # shown on a terminal alone: this takes minutes
+        for question in args.only:
+            status.update(f"measuring {question} ({len(rows) + 1} of {len(args.only)})")
+            rows.append({"question": question, **measures[question](args, images)})
     if args.json:
         print(json.dumps({"machine": machine(), "rows": rows}, indent=2))
         return 0

@@ -22,7 +22,7 @@ from uepnet.model.artifact import Artifact, Precision
 from uepnet.model.decode import Maps
 from uepnet.model.device import available_cores, cuda_driver, cuda_memory, multiplies_bytes
 from uepnet.model.errors import ArtifactError, DeviceError, InferenceError, ModelError
-from uepnet.model.shapes import ShapePolicy
+from uepnet.model.shapes import MAX_BATCH_PIXELS, ShapePolicy
 from uepnet.model.tiling import Tile
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -60,6 +60,7 @@ class Runtime:
         precision: str = "auto",
         threads: int = 0,
         max_batch: int = 8,
+        max_batch_pixels: int = MAX_BATCH_PIXELS,
     ) -> None:
         self.model_dir = BUNDLED if model_dir is None else Path(model_dir)
         self.artifact = Artifact.load(self.model_dir)
@@ -85,7 +86,7 @@ class Runtime:
         self.device = "cpu" if ordinal is None else f"cuda:{ordinal}"
         self.provider: str = session.get_providers()[0]
         tile = self.artifact.tiling.tile
-        self.policy = ShapePolicy() if ordinal is None else ShapePolicy.for_cuda(tile, max_batch)
+        self.policy = ShapePolicy() if ordinal is None else ShapePolicy.for_cuda(tile, max_batch, max_batch_pixels)
         log.info("%s %s on %s, %s", self.artifact.name, self.artifact.version, self.device, self.precision)
 
     @property
@@ -102,7 +103,7 @@ class Runtime:
 
     def run(self, tiles: NDArray[np.uint8] | Sequence[Tile]) -> list[Maps]:
         """The maps of each tile: [n, h, w, 3], or tiles of several shapes that have one padded shape."""
-        most = self.batch_sizes[-1]
+        most = self._most(tiles[0]) if len(tiles) else 1
         return [maps for start in range(0, len(tiles), most) for maps in self._run(tiles[start : start + most])]
 
     def run_tiles(self, tiles: Iterator[Tile]) -> Iterator[Maps]:
@@ -110,7 +111,7 @@ class Runtime:
         batch: list[Tile] = []
         for tile in tiles:
             if batch and (
-                len(batch) == self.batch_sizes[-1]
+                len(batch) == self._most(batch[0])
                 or self.padded_shape(*tile.shape[:2]) != self.padded_shape(*batch[0].shape[:2])
             ):
                 yield from self._run(batch)
@@ -127,6 +128,9 @@ class Runtime:
                 self.run(np.broadcast_to(colour, (n, height, width, 3)))
             except InferenceError as error:
                 raise DeviceError(f"Warm-up failed: {error}") from error
+
+    def _most(self, tile: Tile) -> int:
+        return self.policy.most_tiles(*self.padded_shape(*tile.shape[:2]))
 
     def _open(self, providers: list[Any]) -> Any:
         return open_session(self.model_dir, self.artifact, self.precision, providers, self.threads)

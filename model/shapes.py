@@ -2,23 +2,27 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Self
+
+MAX_BATCH_PIXELS = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ShapePolicy:
     """The CPU takes every tile as it is, one at a time. CUDA pays for each new shape: there sides are rounded
-    up to a few buckets, and only tiles of one bucket share a batch, itself of a few sizes.
+    up to a few buckets, and only tiles of one bucket share a batch, itself of a few sizes and so many pixels.
     """
 
     sides: tuple[int, ...] = ()  # rising; empty: exact shapes
     batch_sizes: tuple[int, ...] = (1,)
+    max_pixels: int = MAX_BATCH_PIXELS
 
     @classmethod
-    def for_cuda(cls, tile: int, max_batch: int) -> Self:
-        sides = tuple(side for side in (256, 512, 768, 1024) if side < tile)
+    def for_cuda(cls, tile: int, max_batch: int, max_pixels: int = MAX_BATCH_PIXELS) -> Self:
+        sides = (*range(256, tile, 256), tile)
         sizes = tuple(size for size in (1, 2, 4, 8, 16, 32) if size <= max_batch)
-        return cls((*sides, tile), sizes)
+        return cls(sides, sizes, max_pixels)
 
     def padded_shape(self, height: int, width: int) -> tuple[int, int]:
         return self._side(height), self._side(width)
@@ -27,13 +31,17 @@ class ShapePolicy:
         """The smallest batch that holds so many tiles."""
         return next(size for size in self.batch_sizes if size >= tiles)
 
+    def most_tiles(self, height: int, width: int) -> int:
+        """The largest batch of a padded shape: the pixels bound the device's memory; one tile always runs."""
+        fitting = [size for size in self.batch_sizes if size * height * width <= self.max_pixels]
+        return fitting[-1] if fitting else 1
+
     def warm_up_shapes(self, tile: int) -> Iterator[tuple[int, int, int]]:
         """(n, height, width) of every bucket, the largest first so that memory is claimed once."""
         sides = self.sides[::-1] or (min(tile, 256),)
-        for size in self.batch_sizes[::-1]:
-            for height in sides:
-                for width in sides:
-                    yield size, height, width
+        for size, height, width in product(self.batch_sizes[::-1], sides, sides):
+            if size <= self.most_tiles(height, width):
+                yield size, height, width
 
     def _side(self, side: int) -> int:
         # A tile larger than the artifact's (nobody cuts one) runs in its own shape rather than not at all.

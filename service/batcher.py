@@ -14,6 +14,7 @@ import numpy as np
 from uepnet.model.count import Tile
 from uepnet.model.decode import Maps
 from uepnet.model.errors import Cancelled, InferenceError
+from uepnet.model.shapes import MAX_BATCH_PIXELS
 from uepnet.service.metrics import Metrics
 from uepnet.service.tile_queue import Job, Shape, TileQueue, Work
 
@@ -32,7 +33,7 @@ class Batcher:
         shape: Shape,
         metrics: Metrics,
         max_tiles: int = 1,
-        max_pixels: int = 8 * 1024 * 1024,
+        max_pixels: int = MAX_BATCH_PIXELS,
         window_seconds: float = 0.0,
     ) -> None:
         self._run = run

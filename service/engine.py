@@ -79,6 +79,7 @@ def load_runtime(settings: Settings, directory: Path | None) -> ServedRuntime:
         precision=settings.precision,
         threads=settings.threads,
         max_batch=settings.max_batch_tiles,
+        max_batch_pixels=settings.max_batch_pixels,
     )
     runtime.warm_up()
     return runtime

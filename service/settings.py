@@ -14,6 +14,7 @@ from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validato
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from uepnet.model.errors import InputError
+from uepnet.model.shapes import MAX_BATCH_PIXELS
 
 PREFIX = "UEPNET_"
 MIB = 2**20
@@ -64,7 +65,7 @@ class Settings(BaseSettings):
     )
     max_batch_tiles: int = Field(8, ge=1, le=32, description="tiles in one batch, where batches help")
     max_batch_pixels: int = Field(
-        8 * 1024 * 1024, ge=1024, description="pixels in one batch; bounds the device's memory"
+        MAX_BATCH_PIXELS, ge=1024, description="pixels in one batch; bounds the device's memory"
     )
 
     max_cameras: int = Field(256, ge=0, le=100_000, description="cameras remembered at once")

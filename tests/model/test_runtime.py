@@ -130,6 +130,18 @@ def test_a_small_image_does_not_pay_for_a_large_tile() -> None:
     assert ShapePolicy.for_cuda(1024, max_batch=8).padded_shape(192, 320) == (256, 512)
 
 
+@given(height=sides, width=sides, max_pixels=st.integers(1024, 2**25))
+def test_a_batch_holds_no_more_pixels_than_allowed_unless_it_is_one_tile(
+    height: int, width: int, max_pixels: int
+) -> None:
+    policy = ShapePolicy.for_cuda(1536, 8, max_pixels)
+    padded = policy.padded_shape(height, width)
+    most = policy.most_tiles(*padded)
+    assert most == 1 or most * padded[0] * padded[1] <= max_pixels
+    assert (most, *padded) in set(policy.warm_up_shapes(1536))
+    assert not [n for n, *shape in policy.warm_up_shapes(1536) if n > policy.most_tiles(*shape)]
+
+
 def test_bucketed_batches_answer_as_exact_shapes_do(toy: Path) -> None:
     """The path CUDA takes, bound to the CPU's memory: pad, batch, run, crop."""
     random = np.random.default_rng(0)
@@ -146,8 +158,11 @@ def test_a_batch_may_be_larger_than_the_largest_bucket(toy: Path) -> None:
     runtime = Runtime(toy)
     runtime.policy = ShapePolicy((64,), (1, 2, 4))
     tiles = np.stack([grey(32, 32, level) for level in range(11)])
-    means = [float(counts_of(maps).mean()) for maps in runtime.run(tiles)]
-    assert means == pytest.approx([level / 255 * WHITE_COUNT for level in range(11)], rel=1e-5)
+    expected = pytest.approx([level / 255 * WHITE_COUNT for level in range(11)], rel=1e-5)
+    assert [float(counts_of(maps).mean()) for maps in runtime.run(tiles)] == expected
+    runtime.policy = ShapePolicy((64,), (1, 2, 4), max_pixels=2 * 64 * 64)
+    assert [float(counts_of(maps).mean()) for maps in runtime.run(tiles)] == expected
+    assert [float(counts_of(maps).mean()) for maps in runtime.run_tiles(iter(tiles))] == expected
 
 
 def test_warm_up_runs_every_bucket(toy: Path) -> None:
