@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         "fairness": fairness,
     }
     images = _images(args.images)
-    rows = []
+    rows: list[dict[str, Any]] = []
     with Console(stderr=True).status("") as status:  # shown on a terminal alone: this takes minutes
         for question in args.only:
             status.update(f"measuring {question} ({len(rows) + 1} of {len(args.only)})")

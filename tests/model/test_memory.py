@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from memory import PRINT_PEAK_MIB
 from toy import toy_model
 
 from uepnet.model.artifact import Tiling
@@ -12,15 +13,13 @@ from uepnet.model.runtime import BUNDLED
 
 BUDGET_MIB = 1000  # all of the process: Python, ONNX Runtime, the model, and 69 MiB of pixels
 
-COUNT = """
-import re, sys
-from pathlib import Path
+COUNT = f"""
+import sys
 import numpy as np
 from uepnet.model.count import Counter
 
 Counter(sys.argv[1], device="cpu").count(np.full((4000, 6000, 3), 90, np.uint8))
-# Not ru_maxrss: a process inherits that from whoever started it.
-print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024)
+{PRINT_PEAK_MIB}
 """
 
 
