@@ -221,7 +221,7 @@ class Artifact(Record):
         if not isinstance(fields, dict):
             raise ArtifactError(f"{source} must hold one JSON object.")
         found = fields.get("format")
-        if found != FORMAT:
+        if found != FORMAT or found is True:  # True equals 1
             newer = isinstance(found, int) and found > FORMAT
             hint = "upgrade uepnet to read it" if newer else f"this uepnet reads format {FORMAT}"
             raise ArtifactError(f"{source}: format is {found!r}; {hint}.")

@@ -33,6 +33,7 @@ class Config:
     width: int = 0  # 0 is the encoder's usual
     init: str = ""  # ImageNet weights of the encoder, or a run or weights file of ours to fine-tune; "" downloads
     freeze: int = 0  # early encoder stages kept as they are (stem included)
+    fixed_norms: bool = False  # batch norms keep the statistics they start with: trained as it will be served
     # intervals
     intervals: int = 25
     partition: Method = "uep"

@@ -257,7 +257,7 @@ def _learner(run: Run, device: torch.device) -> Callable[[Tensor, Tensor], dict[
     autocast = distributed.autocast(device)
 
     def learn(tiles: Tensor, counts: Tensor) -> dict[str, float]:
-        _set_mode(run.network, config.freeze)
+        _set_mode(run.network, config)
         rate = run.schedule.at(run.step)
         for group in run.optimiser.param_groups:
             group["lr"] = rate
@@ -294,10 +294,14 @@ def _validate(run: Run, held: list[dataset.Sample], device: torch.device, rank: 
     return Progress(run.step, run.config.steps, values, kind="val")
 
 
-def _set_mode(network: UEPNet, freeze: int) -> None:
+def _set_mode(network: UEPNet, config: Config) -> None:
     network.train()
-    for part in network.encoder.early(freeze):
+    for part in network.encoder.early(config.freeze):
         part.eval()  # batch norm keeps its ImageNet statistics there
+    if config.fixed_norms:
+        for layer in network.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.eval()
 
 
 def _optimiser(network: UEPNet, config: Config) -> torch.optim.Optimizer:

@@ -176,7 +176,7 @@ def test_a_newer_format_asks_for_an_upgrade_before_it_looks_at_fields() -> None:
         Artifact.from_json(json.dumps({"format": FORMAT + 1, "new": "fields"}))
 
 
-@pytest.mark.parametrize("text", ["{}", '{"format": "one"}', '{"format": 0}'])
+@pytest.mark.parametrize("text", ["{}", '{"format": "one"}', '{"format": 0}', '{"format": true}'])
 def test_an_unknown_format_says_which_one_is_read(text: str) -> None:
     with pytest.raises(ArtifactError, match=f"this uepnet reads format {FORMAT}"):
         Artifact.from_json(text)

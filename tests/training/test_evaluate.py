@@ -148,10 +148,17 @@ def test_every_way_of_decoding_agrees_with_the_served_path(place: Path, run: Pat
 
 
 def test_a_way_that_sees_people_where_nobody_is_is_not_chosen() -> None:
-    good = Row(Way("expectation", 1.0, 0.2), (10.0,), (0.0,), (0.0, 0.5, 0.3))
-    sharp = Row(Way("expectation"), (8.0,), (0.0,), (4.0, 9.0, 5.0))
-    mirrored = Row(Way("expectation", 1.0, 0.2, mirror=True), (9.9,), (0.0,), (0.0, 0.5, 0.3))
+    good = Row(Way("expectation", 1.0, 0.2), (10.0,), (0.10,), (0.0,), (0.0, 0.5, 0.3))
+    sharp = Row(Way("expectation"), (8.0,), (0.08,), (0.0,), (4.0, 9.0, 5.0))
+    mirrored = Row(Way("expectation", 1.0, 0.2, mirror=True), (9.9,), (0.099,), (0.0,), (0.0, 0.5, 0.3))
     assert best([good, sharp, mirrored]) is good
+
+
+def test_one_huge_crowd_does_not_decide_how_everything_is_counted() -> None:
+    nobody = (0.0, 0.0, 0.0)
+    helps_the_huge = Row(Way("expectation", 1.2), (90.0,), (0.20,), (0.0,), nobody)
+    helps_the_rest = Row(Way("expectation", 0.9), (95.0,), (0.12,), (0.0,), nobody)
+    assert best([helps_the_huge, helps_the_rest]) is helps_the_rest
 
 
 def test_the_best_way_is_written_into_the_run(place: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:

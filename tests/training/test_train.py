@@ -143,6 +143,7 @@ def test_two_processes_train_one_network(place: Path, tmp_path: Path) -> None:
         {"count_loss": 0.0},
         {"optimiser": "sgd", "schedule": "plateau", "keep": "best", "crop": 0, "batch": 1},
         {"freeze": 3},
+        {"fixed_norms": True},
     ],
     ids=lambda changes: "-".join(map(str, next(iter(changes.items())))),
 )
@@ -156,6 +157,9 @@ def test_every_ablation_trains_and_counts(place: Path, tmp_path: Path, changes: 
         start = load_file(place / "start.safetensors")
         assert torch.equal(kept["encoder.stem.conv.weight"], start["stem.conv.weight"])
         assert not torch.equal(kept["encoder.stages.3.0.expand.conv.weight"], start["stages.3.0.expand.conv.weight"])
+    if changes == {"fixed_norms": True}:
+        seen = [value for key, value in kept.items() if key.endswith("num_batches_tracked")]
+        assert seen and not any(seen)
 
 
 def test_a_run_of_ours_can_be_fine_tuned_on_other_intervals(place: Path, tmp_path: Path) -> None:

@@ -137,15 +137,16 @@ def _decoding(args: argparse.Namespace) -> Answer:
     if args.write:
         chosen.way.apply(artifact).save(args.model)
     table: list[list[str | float]] = [["", "decoding", "T", "floor", "mirror"]]
-    table[0] += [f"MAE {name}" for name, _ in sources] + ["empty: median", "90 %", "mean"]
+    table[0] += [f"{error} {name}" for error in ("MAE", "relative") for name, _ in sources]
+    table[0] += ["empty: median", "90 %", "mean"]
     # The paper's argmax, the plain expectation, the chosen way, and the ten with the lowest error.
-    lowest = sorted(rows, key=lambda row: sum(row.mae))[:10]
+    lowest = sorted(rows, key=lambda row: sum(row.relative))[:10]
     for row in rows:
         way = row.way
         if row is chosen or row in lowest or (way.temperature == 1 and way.floor == 0):
             mark = "chosen" if row is chosen else "" if row.fit_for_service() else "sees people where nobody is"
             mirror = "yes" if way.mirror else ""
-            table.append([mark, way.decoding, way.temperature, way.floor, mirror, *row.mae, *row.empty])
+            table.append([mark, way.decoding, way.temperature, way.floor, mirror, *row.mae, *row.relative, *row.empty])
     return {"rows": [asdict(row) for row in rows], "chosen": asdict(chosen)}, table
 
 

@@ -44,6 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     net.add_argument("--width", type=int, help="channels of the decoder")
     net.add_argument("--init", help="ImageNet weights of the encoder, or a run or weights of ours to fine-tune")
     net.add_argument("--freeze", type=int, metavar="STAGES", help="keep the first stages of the encoder as they are")
+    net.add_argument(
+        "--fixed-norms",
+        action="store_true",
+        default=None,
+        help="batch norms keep the statistics they start with: for fine-tuning, or batches of few tiles",
+    )
     parts = parser.add_argument_group("intervals and targets")
     parts.add_argument("--intervals", type=int, help="classes of the first head, background included (25)")
     parts.add_argument("--partition", choices=["uep", "uniform-length", "uniform-number", "two-linear", "log"])
