@@ -31,7 +31,9 @@ class Config:
     # network
     encoder: str = "efficientnet-lite0"
     width: int = 0  # 0 is the encoder's usual
-    init: str = ""  # ImageNet weights of the encoder, or a run or weights file of ours to fine-tune; "" downloads
+    # ImageNet weights of the encoder, or a run or weights of ours to fine-tune; "": the bundled model's, or, for
+    # VGG-16, ImageNet's from torchvision
+    init: str = ""
     freeze: int = 0  # early encoder stages kept as they are (stem included)
     fixed_norms: bool = False  # batch norms keep the statistics they start with: trained as it will be served
     # intervals

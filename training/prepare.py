@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from uepnet.model.artifact import Artifact, Decoding, Layout, Tiling
 from uepnet.model.errors import DataError, ModelError
@@ -16,18 +16,18 @@ from uepnet.training.analyse import local_counts_of
 from uepnet.training.config import NORMALISATION, WIDTH, Config
 from uepnet.training.partition import Partition, partition
 
+BUNDLED_WEIGHTS = Path(__file__).with_name("bundled.safetensors")
+
 
 def initialise(network: UEPNet, encoder: str, init: str) -> None:
-    """ImageNet weights for the encoder, or all weights of an earlier model of ours."""
-    if not init:
-        if encoder != "vgg16":
-            raise DataError(f"Training {encoder} starts from ImageNet weights: name their file with --init.")
+    """ImageNet weights for the encoder, or all weights of an earlier model of ours; the bundled one's by default."""
+    if not init and encoder == "vgg16":
         from torchvision.models import VGG16_Weights
 
         state = VGG16_Weights.IMAGENET1K_FEATURES.get_state_dict(progress=False, check_hash=True)
         network.encoder.load_state_dict(encoder_weights(encoder, state))
         return
-    path = Path(init)
+    path = Path(init) if init else BUNDLED_WEIGHTS
     path = path / "weights.safetensors" if path.is_dir() else path
     try:
         if path.suffix == ".safetensors":
@@ -40,14 +40,22 @@ def initialise(network: UEPNet, encoder: str, init: str) -> None:
         raise DataError(f"{path} is not a readable weights file ({type(error).__name__}).") from None
     ours = any(key.startswith("heads.") for key in state)
     target: nn.Module = network if ours else network.encoder
-    wanted = target.state_dict()
     state = state if ours else encoder_weights(encoder, state)
-    fitting = {key: value for key, value in state.items() if key in wanted and wanted[key].shape == value.shape}
-    missing = [key for key in wanted if key not in fitting and not key.endswith("num_batches_tracked")]
-    # Fine-tuning on other intervals changes the heads' last layers: those start anew.
-    if any(not key.startswith("heads.") for key in missing):
+    fitting, missing = _fitting(target, state)
+    if missing and not init:  # a decoder of another width: the encoder alone starts from the bundled model
+        target = network.encoder
+        fitting, missing = _fitting(target, {key.removeprefix("encoder."): value for key, value in state.items()})
+    if missing:
         raise DataError(f"{path} does not fit the network {encoder}: {missing[0]} is missing or has another shape.")
     target.load_state_dict(fitting, strict=False)
+
+
+def _fitting(target: nn.Module, state: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """What of `state` fits, and what is missing. Other intervals change the heads' last layers: those start anew."""
+    wanted = target.state_dict()
+    fitting = {key: value for key, value in state.items() if key in wanted and wanted[key].shape == value.shape}
+    missing = [key for key in wanted if not (key in fitting or key.startswith("heads.") or key.endswith("_tracked"))]
+    return fitting, missing
 
 
 def empties(folder: str, held_back: bool) -> list[dataset.Sample]:

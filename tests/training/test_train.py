@@ -17,6 +17,7 @@ from uepnet.cli import main
 from uepnet.model.artifact import Artifact
 from uepnet.model.errors import DataError, ModelError
 from uepnet.training.config import Config
+from uepnet.training.prepare import BUNDLED_WEIGHTS
 from uepnet.training.train import Progress, Schedule, train
 
 
@@ -168,6 +169,14 @@ def test_a_run_of_ours_can_be_fine_tuned_on_other_intervals(place: Path, tmp_pat
     first, second = weights(tmp_path / "first"), weights(tmp_path / "second")
     assert torch.allclose(first["ups.0.reduce.0.weight"], second["ups.0.reduce.0.weight"], atol=1e-6)
     assert second["heads.0.2.weight"].shape[0] == 8
+
+
+@pytest.mark.parametrize("width", [128, 16])
+def test_without_starting_weights_the_bundled_model_is_fine_tuned(place: Path, tmp_path: Path, width: int) -> None:
+    train(tmp_path / "run", config(place, init="", width=width, intervals=25, steps=1, lr=1e-9, fixed_norms=True))
+    bundled, tuned = load_file(BUNDLED_WEIGHTS), weights(tmp_path / "run")
+    kept = [key for key in bundled if width == 128 or key.startswith("encoder.")]
+    assert kept and all(torch.allclose(bundled[key].float(), tuned[key].float(), atol=1e-6) for key in kept)
 
 
 def test_the_cosine_warms_up_and_ends_at_nothing(place: Path) -> None:

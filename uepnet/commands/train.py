@@ -42,7 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     net = parser.add_argument_group("network")
     net.add_argument("--encoder", choices=["efficientnet-lite0", "vgg16"])
     net.add_argument("--width", type=int, help="channels of the decoder")
-    net.add_argument("--init", help="ImageNet weights of the encoder, or a run or weights of ours to fine-tune")
+    net.add_argument(
+        "--init",
+        metavar="FILE",
+        help="start from ImageNet weights of the encoder, or from a run or weights of ours "
+        "(default: the bundled model; for vgg16 torchvision's ImageNet weights)",
+    )
     net.add_argument("--freeze", type=int, metavar="STAGES", help="keep the first stages of the encoder as they are")
     net.add_argument(
         "--fixed-norms",
