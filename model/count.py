@@ -56,7 +56,7 @@ def count_image(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTile
     """Count the people in an RGB image [height, width, 3] and in each zone of it."""
     height, width = image.shape[:2]
     check_zones(zones, width, height)
-    counts, saturated = _count_cells(_scaled(image, artifact.scale), artifact, run_tiles)
+    counts, saturated = _count_cells(resized(image, artifact.scale), artifact, run_tiles)
     if artifact.scale != 1:
         scaled = _scaled_size(width, height, artifact.scale)
         counts = regrid(counts, (width, height), scaled, artifact.cell)
@@ -163,10 +163,10 @@ def _scaled_size(width: int, height: int, scale: float) -> tuple[int, int]:
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def _scaled(image: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
+def resized(image: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
+    """The image as the network gets it."""
     if scale == 1:
         return image
     height, width = image.shape[:2]
     # Pillow widens its filter when it shrinks, so fine detail does not turn into noise.
-    resized = Image.fromarray(image).resize(_scaled_size(width, height, scale), Image.Resampling.BICUBIC)
-    return np.asarray(resized)
+    return np.asarray(Image.fromarray(image).resize(_scaled_size(width, height, scale), Image.Resampling.BICUBIC))

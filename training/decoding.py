@@ -1,7 +1,7 @@
-"""How to read a trained network: argmax or expectation, sharpened or not, mirrored or not; found by measurement.
+"""How to read a trained network: argmax or expectation, sharpened, mirrored, resized or not; found by measurement.
 
-The network runs once over every held-back image; every way of decoding is then computed from the same logits, on
-images with people (the error) and on images without (what is counted where nobody is).
+The network runs once over every held-back image, its mirror image and each size of it; every way of decoding is then
+computed from the same logits, on images with people (the error) and on images without (who is counted where nobody is).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from uepnet.model.artifact import Artifact, Decoding, Expectation
+from uepnet.model.count import resized
 from uepnet.model.tiling import cut, windows
 from uepnet.training.dataset import Sample
 from uepnet.training.graph import expectation, normalise
@@ -27,17 +29,25 @@ class Way:
     temperature: float = 1.0
     floor: float = 0.0
     mirror: bool = False
+    scale: float = 1.0
+
+    @property
+    def cost(self) -> float:
+        """The work, times that of an image as it is."""
+        return self.scale**2 * (2 if self.mirror else 1)
 
     def apply(self, artifact: Artifact) -> Artifact:
         """The artifact that decodes this way."""
         chosen = Expectation(temperature=self.temperature, floor=self.floor)
-        return artifact.model_copy(
-            update={"decoding": self.decoding, "expectation": chosen, "mirror": self.mirror, "calibration": None}
-        )
+        changes = {"decoding": self.decoding, "expectation": chosen, "mirror": self.mirror, "scale": self.scale}
+        return artifact.model_copy(update=changes | {"calibration": None})
 
 
 PLAIN = [Way("argmax"), *(Way("expectation", heat, floor) for heat in TEMPERATURES for floor in FLOORS)]
-WAYS = [*PLAIN, *(replace(way, mirror=True) for way in PLAIN)]
+
+
+def ways(scales: Sequence[float] = (1.0,)) -> list[Way]:
+    return [replace(way, mirror=mirror, scale=scale) for scale in scales for mirror in (False, True) for way in PLAIN]
 
 
 @dataclass(frozen=True)
@@ -62,15 +72,16 @@ def compare(
     groups: Sequence[Sequence[Sample]],
     empties: Sequence[Sample],
     watch: Callable[[], None] = lambda: None,
+    scales: Sequence[float] = (1.0,),
 ) -> list[Row]:
     """Every way of decoding on every group of samples, and on the pictures without people."""
     measured = [
-        (np.array([_counts(network, artifact, sample, watch) for sample in group]), [len(s.points) for s in group])
+        (np.array([_counts(network, artifact, s, watch, scales) for s in group]), [len(s.points) for s in group])
         for group in groups
     ]
-    nobody = np.array([_counts(network, artifact, sample, watch) for sample in empties]).reshape(-1, len(WAYS))
+    nobody = np.array([_counts(network, artifact, sample, watch, scales) for sample in empties])
     rows = []
-    for index, way in enumerate(WAYS):
+    for index, way in enumerate(ways(scales)):
         errors = [counts[:, index] - np.array(truths) for counts, truths in measured]
         seen = nobody[:, index] if len(nobody) else np.zeros(1)
         rows.append(
@@ -98,14 +109,23 @@ def best(rows: Sequence[Row]) -> Row:
 
     def cost(row: Row) -> float:
         relative = sum(error / low for error, low in zip(row.relative, lowest, strict=True))
-        return relative * 1.03 if row.way.mirror else relative  # twice the work must earn three per cent
+        return relative * (1 + 0.03 * max(0.0, row.way.cost - 1))  # twice the work must earn three per cent
 
     return min(fit, key=cost)
 
 
-def _counts(network: nn.Module, artifact: Artifact, sample: Sample, watch: Callable[[], None]) -> list[float]:
+def _counts(
+    network: nn.Module, artifact: Artifact, sample: Sample, watch: Callable[[], None], scales: Sequence[float]
+) -> list[float]:
     """The count of one image by every way of decoding."""
     image = sample.load_image()
+    counts = [count for scale in scales for count in _counts_at(network, artifact, resized(image, scale))]
+    watch()
+    return counts
+
+
+def _counts_at(network: nn.Module, artifact: Artifact, image: NDArray[np.uint8]) -> list[float]:
+    """By every plain way, then mirrored."""
     height, width = image.shape[:2]
     tiling, padding = artifact.tiling, artifact.normalisation.padding
     plain, mirrored = np.zeros(len(PLAIN)), np.zeros(len(PLAIN))
@@ -114,7 +134,6 @@ def _counts(network: nn.Module, artifact: Artifact, sample: Sample, watch: Calla
         plain += [float(counts[window.inner].sum()) for counts in _ways(network, artifact, tile)]
         flipped = _ways(network, artifact, tile[:, ::-1])
         mirrored += [float(counts.flip(1)[window.inner].sum()) for counts in flipped]
-    watch()
     return [*plain, *((plain + mirrored) / 2)]
 
 

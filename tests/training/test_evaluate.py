@@ -16,7 +16,7 @@ from uepnet.model.errors import DataError
 from uepnet.model.runtime import Runtime
 from uepnet.training import dataset
 from uepnet.training.calibrate import coverage_left_out, fit
-from uepnet.training.decoding import WAYS, Row, Way, best, compare
+from uepnet.training.decoding import Row, Way, best, compare, ways
 from uepnet.training.evaluate import Result, evaluate, per_scene, summary
 from uepnet.training.prepare import load_network
 from uepnet.training.region import cell_shares
@@ -140,9 +140,10 @@ def test_every_way_of_decoding_agrees_with_the_served_path(place: Path, run: Pat
     artifact = Artifact.load(run)
     network = load_network(run, artifact)
     samples = dataset.load("shanghaitech-a", place / "crowds", "val")
-    rows = compare(network, artifact, [samples], samples[:1])
-    for index in (0, 3, len(WAYS) // 2, len(WAYS) - 1):
-        chosen = WAYS[index].apply(artifact)
+    rows = compare(network, artifact, [samples], samples[:1], scales=(1.0, 0.75))
+    assert [row.way for row in rows] == ways((1.0, 0.75))
+    for index in (0, 3, len(rows) // 2, len(rows) - 1):
+        chosen = rows[index].way.apply(artifact)
         results = evaluate(samples, chosen, torch_runner(network, chosen, torch.device("cpu")))
         assert rows[index].mae[0] == pytest.approx(float(np.mean([abs(r.error) for r in results])), rel=1e-3)
 

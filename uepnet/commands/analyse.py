@@ -35,6 +35,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--empty", default="", metavar="DIR", help="decoding: pictures with nobody (the held-back half)"
     )
+    parser.add_argument(
+        "--scales", type=float, nargs="+", default=[1.0], metavar="S", help="decoding: sizes of the image to try (1)"
+    )
     parser.add_argument("--write", action="store_true", help="decoding: write the best way into the run's artifact")
     parser.add_argument("--plot", type=Path, metavar="PNG")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -126,17 +129,20 @@ def _decoding(args: argparse.Namespace) -> Answer:
 
     if args.model is None or not (args.model / "weights.safetensors").is_file():
         raise InputError("Ways of decoding are compared on a training run: name it with --model.")
+    if not all(0 < scale <= 4 for scale in args.scales):
+        raise InputError("--scales must lie above 0 and be at most 4.")
     artifact = Artifact.load(args.model)
     sources = pairs(args.dataset, args.root)
     groups = [dataset.load(name, Path(root), args.split, args.fold) for name, root in sources]
     nobody = empties(args.empty, held_back=True)
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("counting", total=sum(map(len, groups)) + len(nobody))
-        rows = compare(load_network(args.model, artifact), artifact, groups, nobody, lambda: bar.advance(task))
+        network = load_network(args.model, artifact)
+        rows = compare(network, artifact, groups, nobody, lambda: bar.advance(task), args.scales)
     chosen = best(rows)
     if args.write:
         chosen.way.apply(artifact).save(args.model)
-    table: list[list[str | float]] = [["", "decoding", "T", "floor", "mirror"]]
+    table: list[list[str | float]] = [["", "decoding", "T", "floor", "mirror", "scale"]]
     table[0] += [f"{error} {name}" for error in ("MAE", "relative") for name, _ in sources]
     table[0] += ["empty: median", "90 %", "mean"]
     # The paper's argmax, the plain expectation, the chosen way, and the ten with the lowest error.
@@ -145,8 +151,8 @@ def _decoding(args: argparse.Namespace) -> Answer:
         way = row.way
         if row is chosen or row in lowest or (way.temperature == 1 and way.floor == 0):
             mark = "chosen" if row is chosen else "" if row.fit_for_service() else "sees people where nobody is"
-            mirror = "yes" if way.mirror else ""
-            table.append([mark, way.decoding, way.temperature, way.floor, mirror, *row.mae, *row.relative, *row.empty])
+            read = [way.decoding, way.temperature, way.floor, "yes" if way.mirror else "", way.scale]
+            table.append([mark, *read, *row.mae, *row.relative, *row.empty])
     return {"rows": [asdict(row) for row in rows], "chosen": asdict(chosen)}, table
 
 
