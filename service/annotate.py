@@ -1,6 +1,6 @@
 """An MP4 of the counted frames with heat map, zones and count, each shown at its own time.
 
-The MP4 is fragmented: a player can show what was written so far even when the writer was killed.
+Every frame is a fragment of the MP4: a player shows what was written so far even when the writer was killed.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from uepnet.model.zones import Zone
 from uepnet.service.frames import reason
 
 TICKS = 90_000  # a second; fine enough for every usual frame rate
-FRAMES_PER_FRAGMENT = 25
+FRAMES_PER_KEYFRAME = 25  # a player can jump there
 
 
 class AnnotatedVideo:
@@ -32,7 +32,7 @@ class AnnotatedVideo:
         self._top = 0.0
         self._origin = Fraction(0)
         self._last_ticks = -1
-        options = {"movflags": "frag_keyframe+empty_moov+default_base_moof", "flush_packets": "1"}
+        options = {"movflags": "frag_every_frame+empty_moov+default_base_moof", "flush_packets": "1"}
         try:
             path.open("wb").close()  # the library would find out only at the first frame
             self._container = av.open(f"file:{path}", "w", format="mp4", options=options)
@@ -66,8 +66,8 @@ class AnnotatedVideo:
         stream.width, stream.height = width + width % 2, height + height % 2  # 4:2:0 needs even sides
         stream.pix_fmt = "yuv420p"
         stream.codec_context.time_base = Fraction(1, TICKS)
-        stream.codec_context.gop_size = FRAMES_PER_FRAGMENT
-        stream.codec_context.max_b_frames = 0  # with them the first fragment would begin late
+        stream.codec_context.gop_size = FRAMES_PER_KEYFRAME
+        stream.codec_context.max_b_frames = 0  # with them a frame would wait for later ones
         if codec == "libx264":
             # No look-ahead: a frame is in the file soon after it was counted.
             stream.options = {"preset": "veryfast", "tune": "zerolatency", "crf": "23"}
