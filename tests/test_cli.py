@@ -163,6 +163,18 @@ def test_nothing_to_count_is_one_sentence_and_exit_code_2(photos: Path, path: st
     assert words in done.stderr
 
 
+def test_a_pattern_without_a_match_is_reported_and_the_rest_go_on(photos: Path, model: Path) -> None:
+    done = uepnet("count", "photos/2.png", "photos/*.gif", "--model", model, "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)[1] == {"path": "photos/*.gif", "error": "No file matches this pattern."}
+
+
+def test_json_and_csv_do_not_share_standard_output(photos: Path) -> None:
+    done = uepnet("count", "photos", "--json", "--csv", "-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "both want standard output" in done.stderr
+
+
 def test_one_folder_that_cannot_be_read_does_not_spoil_the_rest(photos: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root reads everything")

@@ -50,7 +50,10 @@ def run(args: argparse.Namespace) -> int:
 
     from uepnet.commands.inputs import check_inputs, inputs
     from uepnet.commands.progress import Progress
+    from uepnet.model.errors import InputError
 
+    if args.json and args.csv == Path("-"):
+        raise InputError("--json and --csv - both want standard output: give --csv a file.")
     check_inputs(args.paths)
     zones = load_zones(args)
     console = Console()

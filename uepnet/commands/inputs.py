@@ -11,6 +11,7 @@ from uepnet.model.errors import ImageError, InputError
 from uepnet.service.frames import PICTURE_SUFFIXES, natural
 
 STANDARD_INPUT = "-"
+NO_MATCH = "No file matches this pattern."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def check_inputs(arguments: Sequence[str]) -> None:
     missing = [name for name in arguments if not _is_there(name)]
     if len(missing) == len(arguments):
         raise InputError(f"{missing[0]} does not exist.")
-    if next(inputs(arguments), None) is None:
+    if all(image.error == NO_MATCH for image in inputs(arguments)):
         raise InputError(f"There are no images in {', '.join(arguments)}.")
 
 
@@ -83,6 +84,8 @@ def _folder(folder: str, relative: PurePath) -> Iterator[Input]:
 
 def _matches(pattern: str) -> Iterator[Input]:
     """What a pattern such as 'photos/**/*.jpg' matches, where the shell has not expanded it."""
-    for path in sorted(glob.glob(pattern, recursive=True), key=natural):  # noqa: PTH207
-        if os.path.isfile(path):  # noqa: PTH113
-            yield Input(path, PurePath(PurePath(path).name))
+    paths = [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]  # noqa: PTH113, PTH207
+    for path in sorted(paths, key=natural):
+        yield Input(path, PurePath(PurePath(path).name))
+    if not paths:
+        yield Input(pattern, PurePath(pattern), NO_MATCH)
