@@ -1,9 +1,9 @@
 """Counts over time as a picture: one or many recordings, their ranges, zones, gaps and alerts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 
 from matplotlib import dates
@@ -48,7 +48,8 @@ class Series:
     def moment(self, second: float) -> str:
         """A moment of this recording, for people."""
         if not self.clock:
-            return time_text(second)
+            tenth = int(10 * second) % 10  # else a short stretch would end when it began
+            return time_text(second) + (f".{tenth}" if tenth else "")
         return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -94,11 +95,11 @@ def draw(series: Sequence[Series], path: Path, alert: float | None = None, title
     zoned = len(series) == 1 and bool(series[0].zones)
     figure = Figure(figsize=(11, 7 if zoned else 4.8), layout="constrained")
     axes: Sequence[Axes] = figure.subplots(2, sharex=True, height_ratios=(3, 2)) if zoned else [figure.subplots()]
-    for line, colour in zip(series, _cycled(COLOURS, len(series)), strict=True):
+    colours = _cycled(COLOURS, len(series))
+    for line, colour in zip(series, colours, strict=True):
         _draw_line(axes[0], line, _moments(line, clock), colour)
-        if alert is not None:
-            _mark_alerts(axes[0], line, alert, clock)
     if alert is not None:
+        _mark_alerts(axes[0], series, colours, alert, clock)
         axes[0].axhline(alert, color=ALERT_COLOUR, linewidth=1, linestyle="--", label=f"alert {alert:g}")
     if zoned:
         _draw_zones(axes[1], series[0], _moments(series[0], clock))
@@ -123,29 +124,40 @@ def _moments(line: Series, clock: bool) -> list[float]:
 
 
 def _draw_line(axes: Axes, line: Series, moments: list[float], colour: str) -> None:
-    alone = len(line.count) == 1
-    axes.plot(moments, line.count, color=colour, linewidth=1.5, marker="o" if alone else "", label=line.label)
+    axes.plot(moments, line.count, color=colour, linewidth=1.5, label=line.label)
+    alone = _alone(line.count)
+    axes.plot([moments[n] for n in alone], [line.count[n] for n in alone], ".", color=colour)
     axes.fill_between(moments, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
 
 
 def _draw_zones(axes: Axes, line: Series, moments: list[float]) -> None:
     for (name, counts), colour in zip(line.zones.items(), _cycled(COLOURS[1:], len(line.zones)), strict=True):
         axes.plot(moments, counts, color=colour, linewidth=1.2, label=name)
+        alone = _alone(counts)
+        axes.plot([moments[n] for n in alone], [counts[n] for n in alone], ".", color=colour)
     axes.set_title("zones", loc="left", fontsize="medium")
 
 
-def _mark_alerts(axes: Axes, line: Series, threshold: float, clock: bool) -> None:
-    """A mark where the threshold was reached, with the time beside it where there is room."""
-    moments = dict(zip(line.seconds, _moments(line, clock), strict=True))
-    room = LABEL_SHARE * (max(moments.values()) - min(moments.values()))
-    free_from = min(moments.values())
-    for alert in alerts(line, threshold):
-        x = moments[alert.start]
-        axes.plot([x], [threshold], marker="^", color=ALERT_COLOUR, markersize=7, linestyle="")
+def _alone(counts: Sequence[float]) -> list[int]:
+    """Which counts have a gap or nothing on either side: no line leads to them, a dot must show them."""
+    unknown = [True, *map(isnan, counts), True]
+    return [n for n in range(len(counts)) if unknown[n : n + 3] == [True, False, True]]
+
+
+def _mark_alerts(axes: Axes, series: Sequence[Series], colours: Sequence[str], threshold: float, clock: bool) -> None:
+    """A mark in the line's colour where it reached the threshold, with the time beside it where there is room."""
+    marks: list[tuple[float, float, str]] = []
+    for line, colour in zip(series, colours, strict=True):
+        moments = dict(zip(line.seconds, _moments(line, clock), strict=True))
+        marks += [(moments[alert.start], alert.start, colour) for alert in alerts(line, threshold)]
+    left, right = axes.get_xlim()
+    free_from = left
+    for x, second, colour in sorted(marks):
+        axes.plot([x], [threshold], marker="^", color=colour, markeredgecolor=ALERT_COLOUR, markersize=7, linestyle="")
         if x < free_from:
             continue
-        free_from = x + room
-        text = datetime.fromtimestamp(alert.start, UTC).strftime("%H:%M:%S") if clock else time_text(x)
+        free_from = x + LABEL_SHARE * (right - left)
+        text = datetime.fromtimestamp(second, UTC).strftime("%H:%M:%S") if clock else time_text(x)
         axes.annotate(
             text,
             (x, threshold),
@@ -172,5 +184,5 @@ def _dress(axes: Axes, clock: bool) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
-def _cycled(colours: Sequence[str], number: int) -> Iterable[str]:
+def _cycled(colours: Sequence[str], number: int) -> list[str]:
     return [colours[index % len(colours)] for index in range(number)]

@@ -75,7 +75,15 @@ def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["dance"], ["count"], ["count", "a.jpg", "--threads", "-1"], ["video", "a", "--fps", "0"]]
+    "arguments",
+    [
+        [],
+        ["dance"],
+        ["count"],
+        ["count", "a.jpg", "--threads", "-1"],
+        ["video", "a", "--fps", "0"],
+        ["plot", "a.jsonl", "--alert", "nan"],
+    ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:

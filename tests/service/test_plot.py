@@ -94,6 +94,24 @@ def test_a_threshold_and_a_gap_change_the_picture(tmp_path: Path) -> None:
     assert len(set(pictures)) == 3
 
 
+def test_a_count_between_two_gaps_is_seen(tmp_path: Path) -> None:
+    draw([series(1, 3, None, 2, None, 3, 1)], tmp_path / "one.png")
+    draw([series(1, 3, None, None, None, 3, 1)], tmp_path / "none.png")
+    assert Image.open(tmp_path / "one.png").tobytes() != Image.open(tmp_path / "none.png").tobytes()
+
+
+def test_times_of_alerts_do_not_cover_each_other(tmp_path: Path) -> None:
+    lines = [series(1, 9, *[1] * 98), series(1, 1, 1, 9, *[1] * 96), series(*[1] * 60, 9, *[1] * 39)]
+    draw(lines, tmp_path / "a.svg", alert=5)
+    drawn = (tmp_path / "a.svg").read_text()
+    assert [drawn.count(f"<!-- 00:{time} -->") for time in ("01", "03")] == [1, 0]
+    assert drawn.count("<!-- 01:00 -->") == 2  # one of them on the axis
+
+
+def test_moments_of_a_short_video_have_tenths() -> None:
+    assert [series(1).moment(second) for second in (2.6, 3.0, 61.25)] == ["00:02.6", "00:03", "01:01.2"]
+
+
 def test_a_picture_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
         draw([series(1)], tmp_path / "nowhere" / "a.png")

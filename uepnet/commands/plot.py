@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help=".png, .svg or .pdf (default: the first file's name with .png)"
     )
-    parser.add_argument("--alert", type=float, metavar="PEOPLE", help="mark when this many are reached")
+    parser.add_argument("--alert", type=threshold, metavar="PEOPLE", help="mark when this many are reached")
     parser.add_argument("--title", help="above the picture")
     parser.add_argument("--quiet", action="store_true", help="say nothing")
 
@@ -39,3 +39,10 @@ def run(args: argparse.Namespace) -> int:
             print(f"{line.label}: {args.alert:g} reached at {line.moment(alert.start)}, {until}, {peak}")
     print(out)
     return 0
+
+
+def threshold(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no number of people")
+    return number
