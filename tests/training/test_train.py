@@ -239,3 +239,24 @@ def test_a_wrong_option_is_one_sentence_and_exit_2(
 def test_resuming_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--resume", str(tmp_path)]) == 2
     assert "no training run" in capsys.readouterr().err
+
+
+FAULTS = """
+import resource, sys, torch
+from uepnet.training.distributed import keep_memory
+if sys.argv[1] == "kept":
+    keep_memory()
+for _ in range(20):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(20_000_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's own way of handing memory back")
+def test_large_tensors_of_the_next_step_find_their_memory_still_there() -> None:
+    faults = {
+        way: int(subprocess.run([sys.executable, "-c", FAULTS, way], capture_output=True, text=True, check=True).stdout)
+        for way in ("kept", "returned")
+    }
+    assert faults["kept"] < 100 < faults["returned"]

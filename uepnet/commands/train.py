@@ -117,8 +117,10 @@ def _train(folder: Path, config: "Config", resume: bool, quiet: bool) -> int:
     """Train one run; Ctrl-C and SIGTERM end it after the step under way, saved."""
     import signal
 
+    from uepnet.training.distributed import keep_memory
     from uepnet.training.train import train
 
+    keep_memory()
     asked: list[int] = []
     before = {number: signal.signal(number, lambda *_: asked.append(1)) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
