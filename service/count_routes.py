@@ -25,6 +25,8 @@ from uepnet.service.schemas import (
 from uepnet.service.serving import Serving
 from uepnet.service.tile_queue import Job
 
+MAX_ZONES_BYTES = 2**20  # room for all zones that are allowed, with every corner they may have
+
 router = APIRouter(tags=["counting"])
 
 
@@ -123,7 +125,8 @@ async def _images_and_zones(request: Request, body: bytes, max_images: int) -> t
     if not 1 <= len(images) <= max_images:
         few = "one image" if max_images == 1 else f"1 to {max_images} images"
         raise Refused("wrong-request", f"The form must have {few}, not {len(images)}.")
-    return images, _zones([part for part in parts if part.name == "zones"])
+    # In a thread, too: whether a polygon crosses itself is milliseconds of work.
+    return images, await asyncio.to_thread(_zones, [part for part in parts if part.name == "zones"])
 
 
 def _zones(parts: Sequence[Part]) -> tuple[Zone, ...]:
@@ -131,7 +134,10 @@ def _zones(parts: Sequence[Part]) -> tuple[Zone, ...]:
         return ()
     if len(parts) > 1:
         raise Refused("wrong-request", "The form may have one part called zones.")
-    return load_zones(parts[0].content.decode("utf-8", "replace"))
+    content = parts[0].content
+    if len(content) > MAX_ZONES_BYTES:
+        raise Refused("wrong-zones", f"Zones may have at most {MAX_ZONES_BYTES} bytes.")
+    return load_zones(content.decode("utf-8", "replace"))
 
 
 def _response(answer: CountAnswer, encoded: bytes, wanted: Format) -> Response:

@@ -3,6 +3,8 @@
 import io
 import json
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -139,13 +141,30 @@ def test_wrong_bodies_are_problems(service: Running, content: bytes, kind: str, 
         ("{", "wrong-zones"),
         ('{"zones": [{"name": "a", "polygon": [[0, 0], [1, 1]]}]}', "wrong-zones"),
         ('{"zones": [{"name": "a", "polygon": [[900, 900], [950, 900], [950, 950]]}]}', "wrong-zones"),
+        ('{"zones": []}' + " " * 2**20, "wrong-zones"),
     ],
+    ids=["no JSON", "two corners", "outside", "too many bytes"],
 )
 def test_wrong_zones_are_problems(service: Running, zones: str, name: str) -> None:
     files = {"image": ("x.png", encoded(grey(64, 64))), "zones": (None, zones)}
     response = service.http.post("/v1/count", files=files)
     assert response.status_code == 422
     assert response.json()["type"] == f"urn:uepnet:problem:{name}"
+
+
+def test_zones_that_take_long_to_check_hold_up_nobody_else(service: Running) -> None:
+    angles = np.linspace(0, 2 * np.pi, 256, endpoint=False)
+    circle = np.stack([32 + 30 * np.cos(angles), 32 + 30 * np.sin(angles)], axis=1).round(3).tolist()
+    zones = json.dumps({"zones": [{"name": str(number), "polygon": circle} for number in range(64)]})
+    files = {"image": ("x.png", encoded(grey(64, 64))), "zones": (None, zones)}
+    with ThreadPoolExecutor(1) as pool:
+        started = time.monotonic()
+        sent = pool.submit(httpx.post, f"{service.url}/v1/count", files=files, timeout=60)
+        waits = []
+        while not sent.done():
+            waits.append(service.http.get("/v2/health/live").raise_for_status().elapsed.total_seconds())
+        assert len(sent.result().json()["zones"]) == 64
+        assert max(waits) < (time.monotonic() - started) / 2
 
 
 def test_parts_that_nobody_asked_for_are_refused(service: Running) -> None:
