@@ -54,12 +54,12 @@ async def count(
         del body
 
         def work(engine: Engine, job: Job) -> tuple[Counted, bytes]:
-            counted = count_bytes(serving, engine, job, content, zones)
+            counted, image = count_bytes(serving, engine, job, content, zones)
             if wanted == "application/json":
                 return counted, b""
             with serving.slot(job):
                 if wanted == "image/png":
-                    return counted, picture(counted.count, counted.image, view, zones)
+                    return counted, picture(counted.count, image, view, zones)
                 return counted, npy(counted.count, map)
 
         counted, encoded = (await serving.run(request, work))[0]

@@ -21,8 +21,9 @@ from uepnet.service.tile_queue import Job, Timing
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
+    """A count and where its time went. The pixels are not in it: a batch keeps many of these till its end."""
+
     count: Count
-    image: NDArray[np.uint8]  # [height, width, 3]
     engine: Engine
     decode_seconds: float
     queue_seconds: float
@@ -41,7 +42,8 @@ class Counted:
 
 def count_bytes(
     serving: Serving, engine: Engine, job: Job, content: bytes | bytearray, zones: Sequence[Zone] = ()
-) -> Counted:
+) -> tuple[Counted, NDArray[np.uint8]]:
+    """The count, and the image [height, width, 3] for whoever draws on it."""
     metrics = serving.metrics
     with serving.slot(job):
         started = time.monotonic()
@@ -59,7 +61,7 @@ def count_bytes(
     metrics.inference_seconds.observe(timing.inference)
     metrics.images.inc()
     metrics.people.inc(count.count)
-    return Counted(count, image, engine, decode_seconds, timing.queue, timing.inference)
+    return Counted(count, engine, decode_seconds, timing.queue, timing.inference), image
 
 
 class Many:
@@ -80,7 +82,7 @@ class Many:
             except IndexError:
                 return
             try:
-                self.results[index] = count_bytes(self._serving, engine, job, self._contents[index], self._zones)
+                self.results[index] = count_bytes(self._serving, engine, job, self._contents[index], self._zones)[0]
             except UepnetError as error:
                 job.check()  # no deadline or client left: the request as a whole has failed
                 self.results[index] = error

@@ -4,6 +4,8 @@ import io
 import json
 import threading
 import time
+import tracemalloc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from uepnet.model.image import load_image
 from uepnet.model.runtime import Runtime
 from uepnet.service.schemas import BatchAnswer, CountAnswer
 
+Serve = Callable[..., Running]
 GATE = {"zones": [{"name": "gate", "units": "fractions", "polygon": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]}]}
 
 
@@ -213,6 +216,20 @@ def test_zones_of_a_batch_apply_to_every_image(service: Running) -> None:
     files = [("image", ("a.png", encoded(grey(64, 64)))), ("zones", (None, json.dumps(GATE)))]
     (entry,) = service.http.post("/v1/count/batch", files=files).json()["results"]
     assert entry["answer"]["zones"][0]["count"] == pytest.approx(entry["answer"]["count"] / 2)
+
+
+def test_a_batch_holds_the_pixels_of_few_images_at_a_time(serve: Serve) -> None:
+    server = serve(max_requests=2, decode_threads=1)
+    image = encoded(grey(2000, 2000, 0))
+    files = [("image", (str(number), image)) for number in range(8)]
+    tracemalloc.start()
+    try:
+        answer = server.http.post("/v1/count/batch", files=files)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [entry["answer"]["count"] for entry in answer.json()["results"]] == [0.0] * 8
+    assert peak < 4 * 2000 * 2000 * 3
 
 
 def test_concurrent_requests_get_their_own_answers(service: Running) -> None:
