@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,16 +131,16 @@ class VideoFile:
     def __init__(self, path: str) -> None:
         import av
 
-        self._path = path
+        self._name = shown(path)
         self._stopped = False
         try:
             self._container = av.open(path if "://" in path else f"file:{path}")
         except (av.error.FFmpegError, OSError) as error:
-            raise InputError(f"{path} is not a video that can be read ({reason(error)}).") from None
+            raise InputError(f"{self._name} is not a video that can be read ({reason(error)}).") from None
         stream = self._container.streams.best("video")
         if stream is None:
             self._container.close()
-            raise InputError(f"{path} holds no video.")
+            raise InputError(f"{self._name} holds no video.")
         self._stream = cast("av.VideoStream", stream)
         duration = self._container.duration
         self._start = Fraction(self._container.start_time or 0, av.time_base)
@@ -184,12 +185,12 @@ class VideoFile:
                     except FFmpegError:
                         damaged += 1
         except FFmpegError as error:
-            raise Damaged(f"{self._path} breaks off: {reason(error)}.") from None
+            raise Damaged(f"{self._name} breaks off: {reason(error)}.") from None
         missing = self._missing(end)
         if missing > 0:
-            raise Damaged(f"{self._path} is cut off: the last {float(missing):.1f} seconds are missing.")
+            raise Damaged(f"{self._name} is cut off: the last {float(missing):.1f} seconds are missing.")
         if damaged:
-            raise Damaged(f"{self._path} is damaged: {damaged} of its packets could not be decoded.")
+            raise Damaged(f"{self._name} is damaged: {damaged} of its packets could not be decoded.")
 
     def _missing(self, end: Fraction) -> Fraction:
         """Seconds between the last packet of any stream and the end that the header promised."""
@@ -211,3 +212,11 @@ def reason(error: Exception) -> str:
     """A library's reason without the address: that may hold a password."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return text[:1].lower() + text[1:].rstrip(".")
+
+
+def shown(address: str) -> str:
+    """A name or address fit to be shown: without user and password."""
+    parts = urlsplit(address) if "://" in address else None
+    if parts is None or "@" not in parts.netloc:
+        return address
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -14,10 +14,9 @@ from fractions import Fraction
 from functools import partial
 from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING, cast
-from urllib.parse import urlsplit
 
 from uepnet.model.errors import InputError
-from uepnet.service.frames import Choice, Frame, Gap, reason, upright
+from uepnet.service.frames import Choice, Frame, Gap, reason, shown, upright
 
 if TYPE_CHECKING:
     import av
@@ -151,9 +150,3 @@ class Live:
 def timestamp(time: datetime) -> Fraction:
     """Seconds since 1970, to the millisecond."""
     return Fraction(round(time.timestamp() * 1000), 1000)
-
-
-def shown(address: str) -> str:
-    """An address fit to be shown: without user and password."""
-    parts = urlsplit(address)
-    return address if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.split("@")[-1]).geturl()

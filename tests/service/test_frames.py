@@ -12,7 +12,7 @@ from servers import encoded
 from videos import noise, number_of, numbered, write_video
 
 from uepnet.model.errors import InputError
-from uepnet.service.frames import Choice, Damaged, Folder, Frame, Gap, VideoFile, natural
+from uepnet.service.frames import Choice, Damaged, Folder, Frame, Gap, VideoFile, natural, shown
 
 UNEVEN = [0, 40, 100, 110, 300, 337, 374, 900, 901, 1500]
 
@@ -108,6 +108,13 @@ def test_what_is_no_video_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_video_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         VideoFile(str(tmp_path / "a.mp4"))
+
+
+def test_a_password_is_not_shown() -> None:
+    assert shown("rtsp://someone:secret@camera.local:554/a?b=c") == "rtsp://camera.local:554/a?b=c"
+    assert shown("/dev/video0") == "/dev/video0"
+    with pytest.raises(InputError, match=r"^http://127\.0\.0\.1:1/a\.mp4 is not"):
+        VideoFile("http://someone:secret@127.0.0.1:1/a.mp4")
 
 
 def test_a_sound_recording_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from videos import number_of
 
 from uepnet.model.errors import InputError
 from uepnet.service.frames import Choice, Frame, Gap
-from uepnet.service.live import Live, Mailbox, shown, timestamp
+from uepnet.service.live import Live, Mailbox, timestamp
 
 
 @pytest.fixture
@@ -120,11 +120,6 @@ def test_stopping_ends_the_frames(camera: Camera, sources: list[Live]) -> None:
 def test_what_cannot_be_opened_at_first_is_one_sentence(address: str, format: str | None, words: str) -> None:
     with pytest.raises(InputError, match=words):
         next(Live(address, Choice(), format).frames())
-
-
-def test_a_password_is_not_shown() -> None:
-    assert shown("rtsp://someone:secret@camera.local:554/a?b=c") == "rtsp://camera.local:554/a?b=c"
-    assert shown("/dev/video0") == "/dev/video0"
 
 
 def test_the_mailbox_keeps_the_newest_frame_and_every_gap() -> None:
