@@ -211,6 +211,7 @@ def test_a_truncated_video_is_counted_as_far_as_it_goes(video: Video, here: Path
         ("nowhere.mp4", "nowhere.mp4 is not a video that can be read (no such file or directory)"),
         ("97", "/dev/video97 cannot be opened (no such file or directory)"),
         ("rtsp://127.0.0.1:1/stream", "rtsp://127.0.0.1:1/stream cannot be opened (connection refused)"),
+        ("rtsp://[camera/stream", "SOURCE is no address (it has a bracket too many or too few)"),
     ],
 )
 def test_what_cannot_be_opened_is_one_sentence(

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     zones = load_zones(args)
     choice = Choice(args.every or 1, args.fps, args.start, args.end)
     source = open_source(args.source, choice, args.rate)
-    summary, began = Summary(), time.monotonic()
+    summary = Summary()
     with ExitStack() as stack:
         backend = stack.enter_context(closing(open_backend(args, args.camera)))
         sink = stack.enter_context(closing(open_sink(args)))
@@ -84,10 +84,12 @@ def run(args: argparse.Namespace) -> int:
         if progress.shown:
             progress.start(_expected(source, choice))
         job = Job(source, choice, backend, sink, zones, args.camera, annotated)
+        began = time.monotonic()
         code = carry_out(job, summary, lambda record: progress.advance(_shown(record)))
+        elapsed_seconds = time.monotonic() - began
     finish(args, zones)
     if not args.quiet:
-        tell(summary, time.monotonic() - began, args)
+        tell(summary, elapsed_seconds, args)
     return code
 
 
@@ -119,6 +121,10 @@ def check(args: argparse.Namespace) -> None:
     from uepnet.model.errors import InputError
     from uepnet.service.schemas import CAMERA_PATTERN
 
+    try:
+        urlsplit(args.source if "://" in args.source else "")
+    except ValueError:
+        raise InputError("SOURCE is no address (it has a bracket too many or too few).") from None
     if args.every is not None and args.fps is not None:
         raise InputError("--every and --fps exclude each other: give one of them.")
     if args.end is not None and args.end <= args.start:
