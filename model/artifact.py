@@ -81,6 +81,16 @@ class Head(Record):
                 raise ValueError(f"proxies[{index}] = {proxy:g} lies outside its interval [{low:g}, {high:g})")
         return self
 
+    def densest_class(self, t_max: float) -> int:
+        """The class from which on a cell is as dense as the model knows: the top one, or the one below it.
+
+        Intervals of uniform error grow with the count. A top one shorter than its neighbour is what was left of the
+        data: hardly any cell fell into it, and the network never answers with it.
+        """
+        top = len(self.borders)
+        left_over = top > 1 and t_max - self.borders[-1] < self.borders[-1] - self.borders[-2]
+        return top - 1 if left_over else top
+
 
 class Tiling(Record):
     tile: int = Field(default=1024, ge=64, le=8192, multiple_of=32, description="the largest window's side in pixels")

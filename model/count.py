@@ -47,7 +47,7 @@ class Count:
     width: int
     height: int
     zones: tuple[ZoneCount, ...]
-    saturated: float  # share of occupied cells in a top class
+    saturated: float  # share of occupied cells in the densest class
     warnings: tuple[str, ...]
     cell: int = 8  # side of a cell in pixels
 
@@ -132,13 +132,13 @@ def _count_cells(
 
 
 def _saturated(maps: Maps, artifact: Artifact) -> float:
-    """The share of occupied cells that lie in a head's top class; a regression network has no classes."""
+    """The share of occupied cells that lie in a head's densest class; a regression network has no classes."""
     if not maps.classes:
         return 0.0
     occupied = maps.classes[0] >= 1
     top = np.zeros_like(occupied)
     for classes, head in zip(maps.classes, artifact.heads, strict=True):
-        top |= classes == len(head.borders)
+        top |= classes >= head.densest_class(artifact.t_max)
     people = int(occupied.sum())
     return int((top & occupied).sum()) / people if people else 0.0
 

@@ -40,7 +40,7 @@ def toy_artifact(decoding: Decoding = "argmax", version: str = "1", **fields: An
         "layout": Layout(encoder="efficientnet-lite0", width=8, classes=classes),
         "normalisation": Normalisation(mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)),
         "heads": heads,
-        "t_max": WHITE_COUNT,
+        "t_max": 7.0,
         "tiling": Tiling(tile=256, halo=32),
         "decoding": decoding,
     }

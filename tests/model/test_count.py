@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from toy import WHITE_COUNT, toy_artifact, toy_model
 
-from uepnet.model.artifact import Artifact, Calibration, Tiling
+from uepnet.model.artifact import Artifact, Calibration, Head, Tiling
 from uepnet.model.count import Counter, Tile, count_image
 from uepnet.model.decode import Maps
 from uepnet.model.errors import ImageError, InferenceError, ZoneError
@@ -172,6 +172,13 @@ def test_saturation_is_the_share_of_occupied_cells_in_a_top_class(
     assert bool(count.warnings) == (share > 0.05)
     for warning in count.warnings:
         assert f"{share:.0%} of the occupied cells" in warning and warning.endswith(".")
+
+
+def test_a_top_class_that_hardly_any_cell_fell_into_is_not_the_densest() -> None:
+    head = Head(borders=(0.1, 1.0, 3.0), proxies=(0, 0.5, 2, 3.5))
+    assert head.densest_class(t_max=6.0) == 3
+    assert head.densest_class(t_max=4.0) == 2
+    assert Head(borders=(0.1,), proxies=(0, 0.5)).densest_class(t_max=0.5) == 1
 
 
 def test_five_per_cent_are_not_yet_a_warning() -> None:
