@@ -39,7 +39,7 @@ class House:
             raise Refused("draining", detail, {"Connection": "close"})
 
     def check_open(self) -> None:
-        """Refuse at once, before the body is read, what could not be admitted anyway."""
+        """Refuse where there is no place."""
         self.check_draining()
         if self.free_places < 1:
             self._metrics.reject("full")
@@ -75,7 +75,7 @@ class House:
     @asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
         """A request's whole body, charged until the end of the block."""
-        self.check_open()
+        self.check_draining()
         content = io.BytesIO()  # its getvalue() hands out the buffer without another copy
         try:
             await self._fill(content, request)

@@ -46,7 +46,7 @@ async def count(
 ) -> Response:
     serving: Serving = request.app.state.serving
     wanted = negotiate(request.headers.get("accept", ""))
-    serving.ready_engine()
+    serving.check_open()
     if camera is not None:
         serving.cameras.check_room(camera)
     async with serving.house.body(request) as body:
@@ -79,7 +79,7 @@ async def count(
 )
 async def count_batch(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    serving.ready_engine()
+    serving.check_open()
     async with serving.house.body(request) as body:
         parts, zones = await _images_and_zones(request, body, serving.settings.max_batch_images)
         del body

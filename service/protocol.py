@@ -99,7 +99,7 @@ async def model_metadata(request: Request) -> dict[str, Any]:
 )
 async def infer(request: Request) -> Response:
     serving: Serving = request.app.state.serving
-    serving.ready_engine()
+    serving.check_open()
     header_length = request.headers.get("inference-header-content-length")
     async with serving.house.body(request) as body:
         asked, images = await asyncio.to_thread(parse_request, body, header_length)

@@ -61,6 +61,11 @@ class Serving:
             raise Refused("not-ready", "The model is not loaded yet, or its device has failed.")
         return self.engine
 
+    def check_open(self) -> None:
+        """Refuse a count at once, before its body is read, where it could not be admitted anyway."""
+        self.ready_engine()
+        self.house.check_open()
+
     async def start(self, runtime: ServedRuntime | None) -> None:
         """Load the model; a failure is kept in `failure` for whoever runs the server."""
         try:
@@ -117,8 +122,10 @@ class Serving:
         when the client has gone. Then the job is cancelled, and the thread ends at the next tile.
         """
         engine = self.ready_engine()
-        places = self.house.take(most)
+        self.house.check_open()
+        # Before the places are taken: a device that fails at this very moment refuses, and none may be lost.
         job = engine.batcher.open(time.monotonic() + self.settings.deadline_seconds, request.state.request_id)
+        places = self.house.take(most)
         loop = asyncio.get_running_loop()
         futures = [loop.run_in_executor(self._pool, work, engine, job) for _ in range(places)]
         for future in futures:

@@ -65,7 +65,7 @@ async def model(request: Request) -> Response:
     description="Needs the admin key. Requests under way finish on the old model; a broken one changes nothing.",
     response_model=ModelAnswer,
     openapi_extra=RELOAD_BODY,
-    responses=problems(403, 408, 409, 413, 415, 422, 503),
+    responses=problems(403, 408, 409, 413, 415, 422, 429, 503),
 )
 async def reload(request: Request) -> Response:
     serving: Serving = request.app.state.serving

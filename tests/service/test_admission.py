@@ -227,6 +227,19 @@ def test_a_lost_device_fails_liveness_and_readiness(serve: Serve, held: HeldRunt
     assert server.count(IMAGE).status_code == 503
 
 
+def test_a_device_that_refuses_costs_no_place(serve: Serve, held: HeldRuntime) -> None:
+    server = serve(held)
+    held.go.clear()
+    thread, _ = in_background(lambda: post(server))
+    eventually(lambda: held.tiles == 1)
+    assert server.serving.engine is not None
+    server.serving.engine.batcher.retire()  # as it is in the moment between the device's failure and its thread's end
+    assert server.count(IMAGE).status_code == 500
+    held.go.set()
+    thread.join(SOON)
+    eventually(lambda: server.metric("uepnet_requests_in_flight") == 0)
+
+
 def test_a_reader_that_stops_reading_is_cut_off(serve: Serve) -> None:
     server = serve(send_seconds=0.3)
     image = encoded(grey(2048, 2048))

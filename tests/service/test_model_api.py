@@ -106,6 +106,19 @@ def test_a_request_under_way_finishes_on_the_old_model(serve: Serve, held: HeldR
     eventually(lambda: not old.batcher.alive(SOON))
 
 
+def test_a_full_house_can_be_given_another_model(serve: Serve, held: HeldRuntime, models: Path) -> None:
+    server = serve(held, max_requests=1, model=models / "v1", models_dir=models, admin_key=ADMIN["X-API-Key"])
+    held.go.clear()
+    waiting = threading.Thread(target=lambda: server.count(IMAGE))
+    waiting.start()
+    eventually(lambda: held.tiles == 1)
+    with httpx.Client(base_url=server.url, timeout=SOON) as other:
+        assert other.post("/v1/count", content=IMAGE, headers={"Content-Type": "image/png"}).status_code == 429
+        assert other.post("/v1/model/reload", json={"path": "v2"}, headers=ADMIN).status_code == 200
+    held.go.set()
+    waiting.join(SOON)
+
+
 def test_reloads_under_load_lose_no_request(server: Running) -> None:
     stop = threading.Event()
     failures: list[str] = []
