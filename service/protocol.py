@@ -1,8 +1,8 @@
 """The Open Inference Protocol, which clients of KServe and Triton speak.
 
-One model, `uepnet`: a BYTES tensor `images` of encoded images in; `count` [n], `range` [n, 2] (NaN where the model
-is not calibrated), `count_map` [n, rows, columns] padded with zeros to the largest image, and `cells` [n, 2] (the
-rows and columns that are the image's own) out.
+One model, `uepnet`: a BYTES tensor `images` of encoded images in; `count` [n], `range` [n, 2] (NaN, in JSON null,
+where the model is not calibrated), `count_map` [n, rows, columns] padded with zeros to the largest image, and
+`cells` [n, 2] (the rows and columns that are the image's own) out.
 """
 
 import asyncio
@@ -113,15 +113,19 @@ async def infer(request: Request) -> Response:
         if not isinstance(result, Counted):
             raise result
         counted.append(result)
-    tensors = _tensors(counted)
-    binary = asked.binary_outputs()
-    version = counted[0].engine.artifact.version
-    head = {"model_name": NAME, "model_version": version, "id": asked.id}
-    content, length = encode_response(head, {name: tensors[name] for name in binary}, binary)
+    request.state.log = {"images": len(images)}
+    content, length = await asyncio.to_thread(_encode, asked, counted)
     if length is None:
         return Response(content, media_type="application/json")
     headers = {"Inference-Header-Content-Length": str(length)}
     return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def _encode(asked: InferRequest, counted: Sequence[Counted]) -> tuple[bytes, int | None]:
+    tensors = _tensors(counted)
+    binary = asked.binary_outputs()
+    head = {"model_name": NAME, "model_version": counted[0].engine.artifact.version, "id": asked.id}
+    return encode_response(head, {name: tensors[name] for name in binary}, binary)
 
 
 def _tensors(counted: Sequence[Counted]) -> dict[OutputName, NDArray[Any]]:

@@ -1,13 +1,19 @@
 """The Open Inference Protocol, as Triton's own client and as plain JSON speak it."""
 
 import base64
+import json
 import struct
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tritonclient.http as triton
 from servers import Running, encoded, grey
+from toy import toy_model
 from tritonclient.utils import InferenceServerException
+
+from uepnet.service.tensors import encode_response
 
 LIGHT, DARK = encoded(grey(64, 64)), encoded(grey(128, 32, 0))
 INFER = "/v2/models/uepnet/infer"
@@ -110,3 +116,24 @@ def test_raw_items_that_do_not_fit_are_told(service: Running, tail: bytes) -> No
     text = b'{"inputs": [{"name": "images", "shape": [1], "datatype": "BYTES"}]}'
     headers = {"Inference-Header-Content-Length": str(len(text))}
     assert service.http.post(INFER, content=text + tail, headers=headers).status_code == 422
+
+
+def test_a_model_without_calibration_answers_no_range_in_valid_json(
+    serve: Callable[..., Running], tmp_path: Path
+) -> None:
+    server = serve(model=toy_model(tmp_path / "bare"))
+    asked = {**body(base64.b64encode(LIGHT).decode()), "outputs": [{"name": "range"}]}
+    text = server.http.post(INFER, json=asked).text
+    assert json.loads(text, parse_constant=pytest.fail)["outputs"][0]["data"] == [None, None]
+    result = triton.InferenceServerClient(f"127.0.0.1:{server.port}").infer("uepnet", [images(LIGHT)])
+    assert np.isnan(result.as_numpy("range")).all()
+
+
+def test_large_tensors_are_the_same_in_json_and_raw() -> None:
+    array = np.random.default_rng(0).random((2, 150, 160), np.float32)
+    text, _ = encode_response({"id": ""}, {"count_map": array}, {"count_map": False})
+    tensor = json.loads(text)["outputs"][0]
+    assert np.array_equal(np.array(tensor["data"], "<f4").reshape(tensor["shape"]), array)
+    raw, length = encode_response({"id": ""}, {"count_map": array}, {"count_map": True})
+    assert raw[length:] == array.tobytes()
+    assert json.loads(raw[:length])["outputs"][0]["parameters"] == {"binary_data_size": array.nbytes}
