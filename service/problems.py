@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from uepnet.model import errors
-from uepnet.service.schemas import Problem
+from uepnet.service.schemas import CAMERA_RULE, Problem
 
 MEDIA_TYPE = "application/problem+json"
 FAULT = "Something went wrong on our side; the log has the details under this request id."
@@ -93,7 +93,9 @@ def _name_and_detail(error: Exception) -> tuple[str, str]:
 def _complaint(error: RequestValidationError) -> str:
     first = error.errors()[0]
     where = " ".join(re.sub(r"[^\w.-]", "?", str(part)) for part in first["loc"])
-    return f"{where}: {first['msg']}."
+    # The only pattern is that of a camera's name; as a regular expression few could read it.
+    what = CAMERA_RULE if first["type"] == "string_pattern_mismatch" else first["msg"]
+    return f"{where}: {what}."
 
 
 def problem_response(error: Exception, request_id: str, path: str) -> Response:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from uepnet.model.count import Count
 
 CAMERA_PATTERN = r"^[A-Za-z0-9](?:[A-Za-z0-9 ._-]{0,62}[A-Za-z0-9])?$"
+CAMERA_RULE = "1 to 64 letters, digits, blanks, dots, dashes and underscores, the first and the last a letter or digit"
 CameraName = Annotated[str, StringConstraints(pattern=CAMERA_PATTERN)]
 
 
