@@ -5,6 +5,7 @@ Each field is an environment variable (`UEPNET_MAX_REQUESTS`) and, secrets apart
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -99,6 +100,13 @@ class Settings(BaseSettings):
         if key is not None:
             check_key(key)
         return key
+
+    @field_validator("device")
+    @classmethod
+    def check_device(cls, device: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+            raise ValueError("a device is auto, cpu, cuda or cuda:N")
+        return device
 
     @field_validator("cors_origins")
     @classmethod

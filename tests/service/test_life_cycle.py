@@ -61,7 +61,8 @@ def ask(server: Process, results: list[object]) -> threading.Thread:
     [
         (["--model", "/nowhere"], "uepnet: /nowhere is no model directory: it has no artifact.json."),
         (["--port", "x"], "uepnet: --port = x: input should be a valid integer"),
-        (["--device", "tpu", "--model", "{model}"], "uepnet: Device must be auto, cpu, cuda or cuda:N, not 'tpu'."),
+        (["--models-dir", "/nowhere"], "uepnet: /nowhere is no folder of models for reloads."),
+        (["--precision", "fp16", "--model", "{model}"], "uepnet: This model has no fp16 file; it has fp32."),
         (["--host", "192.0.2.1", "--model", "{model}"], "uepnet: Cannot listen on 192.0.2.1 port 8000: "),
     ],
 )

@@ -46,6 +46,8 @@ def test_a_flag_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
         ("port", "x", "--port = x: input should be a valid integer"),
         ("port", "70000", "--port = 70000: input should be less than or equal to 65535"),
         ("precision", "fp8", "--precision = fp8: input should be 'auto', 'fp32', 'fp16' or 'int8'"),
+        ("device", "tpu", "--device = tpu: a device is auto, cpu, cuda or cuda:N"),
+        ("device", "cuda:x", "--device = cuda:x: a device is auto, cpu, cuda or cuda:N"),
         ("deadline_seconds", "0", "--deadline-seconds = 0: input should be greater than 0"),
         ("deadline_seconds", "nan", "--deadline-seconds = nan: "),
         ("max_body_bytes", "much", "--max-body-bytes = much: "),

@@ -61,9 +61,11 @@ def run(args: argparse.Namespace) -> int:
 def _check_model(settings: "Settings") -> None:
     """The commonest mistake, a wrong directory, is told before anything starts."""
     from uepnet.model.artifact import Artifact
-    from uepnet.model.errors import ModelError
+    from uepnet.model.errors import InputError, ModelError
     from uepnet.model.runtime import BUNDLED
 
+    if settings.models_dir is not None and not settings.models_dir.is_dir():
+        raise InputError(f"{settings.models_dir} is no folder of models for reloads.")
     if settings.model is not None:
         Artifact.load(settings.model)
     elif not BUNDLED.is_dir():
