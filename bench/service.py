@@ -1,8 +1,9 @@
 """`uepnet bench service`: what the service costs on top of the model, and how fair it is.
 
-Three questions. Throughput: images a second through HTTP with 8 clients, against a bare loop over the same files
+Four questions. Throughput: images a second through HTTP with 8 clients, against a bare loop over the same files
 with the same runtime, in turns, as the median ratio of several rounds. Busy: the share of time that a device is at
 work which only sleeps 5 ms a batch. Fairness: how long one-tile images take while another client sends 40-tile ones.
+Video: what `uepnet video` gets out of a server against what `uepnet bench load` does, also in turns (`video.py`).
 """
 
 import argparse
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from uepnet.model.count import Counter
 
-QUESTIONS = ("throughput", "busy", "fairness")
+QUESTIONS = ("throughput", "busy", "fairness", "video")
 EXAMPLES = """examples:
   uepnet bench service                              the bundled model, drawn images
   uepnet bench service --images photos/*.jpg --only throughput --rounds 7
@@ -27,7 +28,7 @@ EXAMPLES = """examples:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Measure what the service adds to the bare model: throughput, idle time, fairness."
+    parser.description = "Measure what the service adds to the bare model: throughput, idle time, fairness, video."
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--model", type=Path, metavar="DIR", help="a model directory; without it the bundled model")
@@ -35,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", choices=QUESTIONS, nargs="+", default=QUESTIONS, help="which questions (all)")
     parser.add_argument("--clients", type=int, default=8, help="at the same time (default: 8)")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each round (default: 10)")
-    parser.add_argument("--rounds", type=int, default=5, help="of the throughput (default: 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="of the throughput and the video (default: 5)")
     parser.add_argument("--json", action="store_true", help="print JSON: {machine, rows}")
 
 
@@ -43,11 +44,15 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from uepnet.bench.machine import machine
+    from uepnet.bench.video import video
 
+    if "video" in args.only:
+        import av  # noqa: F401 - better missing now than after minutes of measuring
     measures: dict[str, Callable[[argparse.Namespace, list[bytes]], dict[str, Any]]] = {
         "throughput": throughput,
         "busy": busy,
         "fairness": fairness,
+        "video": video,
     }
     images = _images(args.images)
     rows: list[dict[str, Any]] = []

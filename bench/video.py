@@ -1,0 +1,98 @@
+"""Does the video client keep a server as busy as the load generator does? One question of `uepnet bench service`."""
+
+import argparse
+import asyncio
+import io
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FRAMES_PER_SECOND = 25
+
+
+def video(args: argparse.Namespace, images: Sequence[bytes]) -> dict[str, Any]:
+    """The same frames as JPEGs from the load generator and as a video from the client, as many in flight, in turns."""
+    from uepnet.bench.served import served
+
+    frames = _of_one_size(images)
+    bodies = [_jpeg(frame) for frame in frames]
+    pairs = []
+    with served(args.model) as url, tempfile.TemporaryDirectory() as folder:
+        warm = _loaded_per_second(url, bodies, args.clients, args.seconds)
+        path = Path(folder) / "frames.mp4"
+        _write(path, frames, max(2 * args.clients, round(warm * args.seconds)))
+        for _ in range(args.rounds):
+            load = _loaded_per_second(url, bodies, args.clients, args.seconds)
+            pairs.append((load, _counted_per_second(path, url, args.clients)))
+    return {
+        "load_per_second": round(statistics.median(load for load, _ in pairs), 3),
+        "video_per_second": round(statistics.median(video for _, video in pairs), 3),
+        "ratio": round(statistics.median(video / load for load, video in pairs), 3),
+        "ratios": [round(video / load, 3) for load, video in pairs],
+        "in_flight": args.clients,
+    }
+
+
+def _loaded_per_second(url: str, bodies: Sequence[bytes], senders: int, seconds: float) -> float:
+    """As `uepnet bench load URL --senders N` measures."""
+    from uepnet.bench import load
+
+    parser = argparse.ArgumentParser()
+    load.configure(parser)
+    words = [url, "--senders", str(senders), "--seconds", str(seconds), "--warm-up", "0"]
+    rows = asyncio.run(load.measure(parser.parse_args(words), bodies))
+    return float(rows[0]["per_second"])
+
+
+def _counted_per_second(path: Path, url: str, in_flight: int) -> float:
+    """As `uepnet video PATH --server URL --in-flight N` counts, without its start."""
+    from uepnet.service.backends import OverServer
+    from uepnet.service.client import Client
+    from uepnet.service.frames import Choice, VideoFile
+    from uepnet.service.recording import Recording
+    from uepnet.service.video import Job, Summary
+
+    with Client(url) as client:
+        recording, summary = Recording(path.with_suffix(".jsonl"), overwrite=True), Summary()
+        job = Job(VideoFile(str(path)), Choice(), OverServer(client, in_flight), recording)
+        started = time.perf_counter()
+        job.run(summary)
+        elapsed_seconds = time.perf_counter() - started
+        recording.close()
+    return summary.counted / elapsed_seconds
+
+
+def _of_one_size(images: Sequence[bytes]) -> "list[Image]":
+    from PIL import Image, ImageOps
+
+    from uepnet.model.image import load_image
+
+    pictures = [Image.fromarray(load_image(image)) for image in images]
+    size = (pictures[0].width // 2 * 2, pictures[0].height // 2 * 2)  # a video's sides are even
+    return [ImageOps.fit(picture, size) for picture in pictures]
+
+
+def _jpeg(frame: "Image") -> bytes:
+    file = io.BytesIO()
+    frame.save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def _write(path: Path, frames: "Sequence[Image]", number: int) -> None:
+    """An MP4 of so many frames, those given in turn."""
+    import av
+    import numpy as np
+
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=FRAMES_PER_SECOND)
+        stream.width, stream.height = frames[0].size
+        stream.pix_fmt, stream.bit_rate = "yuv420p", 8_000_000
+        for index in range(number):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.asarray(frames[index % len(frames)]))))
+        container.mux(stream.encode())
