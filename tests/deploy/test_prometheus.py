@@ -17,8 +17,6 @@ import yaml
 from servers import Process, encoded, eventually, grey
 from toy import toy_model
 
-from uepnet.model.runtime import BUNDLED
-
 pytestmark = pytest.mark.system
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SHIPPED = DEPLOY / "prometheus"
@@ -118,8 +116,7 @@ class Prometheus:
 
 @pytest.fixture(scope="module")
 def traffic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traffic]:
-    model = None if BUNDLED.is_dir() else toy_model(tmp_path_factory.mktemp("model"))
-    service = Process(model, device="cpu")
+    service = Process(toy_model(tmp_path_factory.mktemp("model")), device="cpu")  # to it, bright grey is a crowd
     service.wait_until_ready()
     traffic = Traffic(service.url)
     traffic.start()
@@ -192,7 +189,6 @@ def test_throughput_is_what_was_sent(prometheus: Prometheus, traffic: Traffic) -
     eventually(near)
 
 
-@pytest.mark.skipif(BUNDLED.is_dir(), reason="only the toy model counts a grey image as a crowd")
 def test_a_zone_over_its_limit_raises_the_alert(prometheus: Prometheus) -> None:
     def raised() -> bool:
         return any(
