@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +27,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", help="the service, such as http://127.0.0.1:8000")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(
-        "--senders", type=_within(1, 1024), nargs="+", default=[1, 2, 4, 8], metavar="N", help="closed loop (default)"
+        "--senders",
+        type=within(1, 1024, int),
+        nargs="+",
+        default=[1, 2, 4, 8],
+        metavar="N",
+        help="closed loop (default)",
     )
-    kind.add_argument("--rate", type=_within(0.01, 10_000), nargs="+", metavar="R", help="open loop, requests a second")
-    parser.add_argument("--seconds", type=_within(0.1, 3600), default=10.0, help="of each row (default: 10)")
-    parser.add_argument("--warm-up", type=_within(0, 600), default=2.0, metavar="SECONDS", help="not measured (2)")
+    kind.add_argument("--rate", type=within(0.01, 10_000), nargs="+", metavar="R", help="open loop, requests a second")
+    parser.add_argument("--seconds", type=within(0.1, 3600), default=10.0, help="of each row (default: 10)")
+    parser.add_argument("--warm-up", type=within(0, 600), default=2.0, metavar="SECONDS", help="not measured (2)")
     parser.add_argument("--images", type=Path, nargs="+", metavar="FILE", help="sent in turn; without it a drawn one")
     parser.add_argument("--size", default="1024x768", help="of the drawn image (default: 1024x768)")
-    parser.add_argument("--cameras", type=_within(0, 100_000), default=0, metavar="N", help="send as N cameras in turn")
     parser.add_argument(
-        "--max-in-flight", type=_within(1, 4096), default=256, metavar="N", help="past it the open loop drops (256)"
+        "--cameras", type=within(0, 100_000, int), default=0, metavar="N", help="send as N cameras in turn"
     )
-    parser.add_argument("--timeout", type=_within(0.1, 600), default=60.0, help="seconds for an answer (default: 60)")
+    parser.add_argument(
+        "--max-in-flight", type=within(1, 4096, int), default=256, metavar="N", help="past it the open loop drops (256)"
+    )
+    parser.add_argument("--timeout", type=within(0.1, 600), default=60.0, help="seconds for an answer (default: 60)")
     parser.add_argument("--json", action="store_true", help="print JSON: {machine, rows}")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw latency and throughput over load")
 
@@ -46,7 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from uepnet.bench.machine import machine
 
-    bodies = [_read(path) for path in args.images] if args.images else [drawn_image(args.size)]
+    if args.plot is not None:
+        _check_plot(args.plot)
+    bodies = [read_body(path) for path in args.images] if args.images else [drawn_image(args.size)]
     rows = asyncio.run(measure(args, bodies))
     if args.json:
         print(json.dumps({"machine": machine(), "rows": rows}, indent=2))
@@ -116,13 +125,13 @@ def drawn_image(size: str) -> bytes:
 
 
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from uepnet.model.errors import OutputError
 
     loads = [row["load"] for row in rows]
-    figure, (above, below) = pyplot.subplots(2, 1, sharex=True, figsize=(7, 6), layout="constrained")
+    figure = Figure(figsize=(7, 6), layout="constrained")
+    above, below = figure.subplots(2, sharex=True)
     for level in ("p50", "p95", "p99"):
         above.plot(loads, [row["latency_ms"][level] or math.nan for row in rows], marker="o", label=level)
     above.set(ylabel="latency, ms", ylim=(0, None))
@@ -132,8 +141,22 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     below.set(xlabel="senders" if rows[0]["mode"] == "closed" else "requests a second", ylabel="a second")
     below.set(ylim=(0, None))
     below.legend()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _check_plot(path: Path) -> None:
+    """Better told now than after minutes of measuring."""
+    import matplotlib  # noqa: F401
+
+    from uepnet.model.errors import InputError
+
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise InputError(f"--plot {path}: the picture's name must end in .png, .svg or .pdf.")
+    if not path.parent.is_dir():
+        raise InputError(f"--plot {path}: there is no folder {path.parent}.")
 
 
 def _show(rows: Sequence[dict[str, Any]]) -> None:
@@ -155,7 +178,7 @@ def _show(rows: Sequence[dict[str, Any]]) -> None:
     Console().print(table)
 
 
-def _read(path: Path) -> bytes:
+def read_body(path: Path) -> bytes:
     from uepnet.model.errors import InputError
 
     try:
@@ -164,9 +187,11 @@ def _read(path: Path) -> bytes:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from None
 
 
-def _within(low: float, high: float) -> Any:
+def within(low: float, high: float, kind: type[float] = float) -> Callable[[str], float]:
+    """An option's number, or why it is none."""
+
     def number(text: str) -> float:
-        value = float(text)
+        value = kind(text)
         if not low <= value <= high:
             raise argparse.ArgumentTypeError(f"{text} is not within {low:g} and {high:g}")
         return value

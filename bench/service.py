@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from uepnet.bench.load import within
+
 if TYPE_CHECKING:
     import httpx
 
@@ -34,9 +36,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, metavar="DIR", help="a model directory; without it the bundled model")
     parser.add_argument("--images", type=Path, nargs="+", metavar="FILE", help="without it drawn ones of 1024x768")
     parser.add_argument("--only", choices=QUESTIONS, nargs="+", default=QUESTIONS, help="which questions (all)")
-    parser.add_argument("--clients", type=int, default=8, help="at the same time (default: 8)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each round (default: 10)")
-    parser.add_argument("--rounds", type=int, default=5, help="of the throughput and the video (default: 5)")
+    parser.add_argument("--clients", type=within(1, 1024, int), default=8, help="at the same time (default: 8)")
+    parser.add_argument("--seconds", type=within(0.1, 3600), default=10.0, help="of each round (default: 10)")
+    parser.add_argument(
+        "--rounds", type=within(1, 1000, int), default=5, help="of the throughput and the video (default: 5)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON: {machine, rows}")
 
 
@@ -202,9 +206,9 @@ def _small_and_large(counter: "Counter") -> tuple[bytes, bytes, int]:
 
 
 def _images(paths: Sequence[Path] | None) -> list[bytes]:
-    from uepnet.bench.load import drawn_image
+    from uepnet.bench.load import drawn_image, read_body
 
-    return [path.read_bytes() for path in paths] if paths else [drawn_image("1024x768")]
+    return [read_body(path) for path in paths] if paths else [drawn_image("1024x768")]
 
 
 def _seconds(function: Callable[[], object]) -> float:

@@ -82,6 +82,12 @@ def test_a_missing_image_is_said_in_one_sentence(tmp_path: Path) -> None:
         load.run(parse("http://127.0.0.1:9", "--images", str(tmp_path / "nothing.jpg")))
 
 
+@pytest.mark.parametrize("name", ["load.txt", "nowhere/load.png"])
+def test_a_plot_that_cannot_be_written_is_refused_before_measuring(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="--plot"):
+        load.run(parse("http://127.0.0.1:9", "--plot", str(tmp_path / name)))
+
+
 @pytest.mark.parametrize("size", ["big", "64", "0x64", "64x99999"])
 def test_a_wrong_size_is_refused(size: str) -> None:
     with pytest.raises(InputError, match="--size"):
