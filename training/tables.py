@@ -6,6 +6,7 @@ A person whose annotation cannot be used is found when the image's points are re
 """
 
 import csv
+import math
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -71,12 +72,15 @@ def table(root: Path, split: str) -> list[Sample]:
 
 def _row_points(index: Path, rows: Sequence[tuple[int, str, str]]) -> Points:
     values = []
-    for number, x, y in rows:
+    for number, *texts in rows:
         try:
-            values.append((float(x), float(y)))
+            x, y = map(float, texts)
         except ValueError:
-            raise DataError(f"Line {number} of {index}: x and y are not both numbers.") from None
-    return _finite(values, index)
+            x = y = math.nan
+        if not (math.isfinite(x) and math.isfinite(y)):
+            raise DataError(f"Line {number} of {index}: x and y are not both numbers.")
+        values.append((x, y))
+    return np.array(values).reshape(-1, 2)
 
 
 def coco(root: Path, split: str) -> list[Sample]:

@@ -175,13 +175,15 @@ def test_a_csv_may_come_from_a_spreadsheet(tmp_path: Path) -> None:
 
 
 def test_a_csv_row_without_numbers_spoils_its_own_image_alone(tmp_path: Path) -> None:
-    (tmp_path / "points.csv").write_text("image,x,y\na.png,1,2\nb.png,one,2\nb.png,3,4\nc.png,1,\n")
-    good, bad, half = load("csv", tmp_path)
+    (tmp_path / "points.csv").write_text("image,x,y\na.png,1,2\nb.png,one,2\nb.png,3,4\nc.png,1,\nd.png,nan,1\n")
+    good, bad, half, nan = load("csv", tmp_path)
     assert len(good.points) == 1
     with pytest.raises(DataError, match=r"Line 3 of .*points\.csv"):
         _ = bad.points
     with pytest.raises(DataError, match="Line 5"):
         _ = half.points
+    with pytest.raises(DataError, match="Line 6"):
+        _ = nan.points
 
 
 @pytest.mark.parametrize("content", ["", "a.png,1,2\n", "image,x\na.png,1\n", "image,x,y\n,1,2\n"])
