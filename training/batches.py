@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from uepnet.model.errors import UepnetError
 from uepnet.training.augment import Augment, crop
 from uepnet.training.dataset import Sample
 from uepnet.training.drawn import drawn
@@ -73,8 +74,8 @@ class Positions(Sampler[list[int]]):
         return self.steps - self.step
 
 
-def loader(tiles: Tiles, positions: Positions, workers: int) -> DataLoader[tuple[Tensor, Tensor]]:
-    return DataLoader(
+def loader(tiles: Tiles, positions: Positions, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
+    stream: DataLoader[tuple[Tensor, Tensor]] = DataLoader(
         tiles,
         batch_sampler=positions,
         num_workers=workers,
@@ -82,6 +83,12 @@ def loader(tiles: Tiles, positions: Positions, workers: int) -> DataLoader[tuple
         prefetch_factor=2 if workers else None,
         worker_init_fn=_one_thread if workers else None,
     )
+    try:
+        yield from stream
+    except UepnetError as error:
+        # A worker's error comes with its traceback as text, whose last line is `module.Class: the sentence`.
+        sentence = str(error).strip().splitlines()[-1].partition(f"{type(error).__name__}: ")[2]
+        raise type(error)(sentence or str(error)) from None
 
 
 def _one_thread(_: int) -> None:

@@ -1,13 +1,15 @@
 """Everything a training run depends on, with defaults that work; the presets are the paper's recipe and a fast one."""
 
 import json
+import math
 import os
+import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from uepnet.model.artifact import Normalisation
-from uepnet.model.errors import DataError
+from uepnet.model.errors import DataError, InputError
 from uepnet.training.partition import Heads, Method, Proxies
 from uepnet.training.targets import Kernel
 
@@ -17,6 +19,28 @@ NORMALISATION = {
     "efficientnet-lite0": Normalisation(mean=(127, 127, 127), std=(128, 128, 128)),
 }
 WIDTH = {"vgg16": 512, "efficientnet-lite0": 128}
+STAGES = {"vgg16": 5, "efficientnet-lite0": 8}  # of the encoder, the stem included
+# The least that works of each setting that is a number.
+LEAST = {
+    "empty_share": 0.0,
+    "width": 0,
+    "freeze": 0,
+    "crop": 0,
+    "jitter": 0.0,
+    "lr": 1e-12,
+    "weight_decay": 0.0,
+    "warm_up": 0,
+    "steps": 1,
+    "batch": 1,
+    "count_loss": 0.0,
+    "clip": 1e-12,
+    "seed": 0,
+    "workers": 0,
+    "threads": 0,
+    "validate_every": 1,
+    "validate_images": 0,
+    "checkpoint_seconds": 0.0,
+}
 
 
 @dataclass(frozen=True)
@@ -69,6 +93,23 @@ class Config:
     validate_every: int = 1000
     validate_images: int = 0  # 0 is all of them
     checkpoint_seconds: float = 240.0
+
+    def __post_init__(self) -> None:
+        """Settings that cannot work are refused before anything is read or written."""
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if not value >= least:  # nor is NaN
+                raise InputError(f"--{name.replace('_', '-')} must be at least {least:g}, not {value:g}.")
+        if self.crop % 32:
+            raise InputError(f"--crop must be a multiple of 32, not {self.crop}.")
+        if not 0 < self.scale[0] <= self.scale[1] < math.inf:
+            raise InputError("--scale takes two positive numbers, the lower one first.")
+        if self.empty_share > 1:
+            raise InputError(f"--empty-share is a share, at most 1, not {self.empty_share:g}.")
+        if self.freeze > STAGES[self.encoder]:
+            raise InputError(f"--freeze: the encoder {self.encoder} has {STAGES[self.encoder]} stages.")
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
+            raise InputError(f"--device is cpu, cuda or cuda:N, not {self.device!r}.")
 
     @property
     def kernel_override(self) -> Kernel | None:

@@ -49,11 +49,6 @@ def keep_memory() -> None:
         mallopt(-2, 64 << 20)  # M_TOP_PAD: more than is asked for, so that a slightly larger tensor fits too
 
 
-def wait() -> None:
-    if distributed.is_initialized():
-        distributed.barrier()
-
-
 def wrap(network: nn.Module, device: torch.device) -> Callable[[Tensor], list[Tensor]]:
     if not distributed.is_initialized():
         return network

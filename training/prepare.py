@@ -1,5 +1,6 @@
 """What a run starts from: its samples, its intervals, its artifact and its first weights."""
 
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -9,9 +10,9 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from uepnet.model.artifact import Artifact, Decoding, Layout, Tiling
-from uepnet.model.errors import DataError, ModelError
+from uepnet.model.errors import DataError, ModelError, OutputError
 from uepnet.model.network import UEPNet, build, encoder_weights
-from uepnet.training import dataset, distributed
+from uepnet.training import dataset
 from uepnet.training.analyse import local_counts_of
 from uepnet.training.config import NORMALISATION, WIDTH, Config
 from uepnet.training.partition import Partition, partition
@@ -75,28 +76,24 @@ def fit_partition(samples: list[dataset.Sample], config: Config) -> Partition:
     return partition(counts, config.intervals, config.partition, config.proxies, config.heads, knee=config.knee)
 
 
-def prepare(folder: Path, config: Config, samples: list[dataset.Sample], resume: bool, rank: int) -> Artifact:
-    """The run's folder and artifact: made on the first start, read on resuming; nothing is overwritten."""
-    if resume or rank > 0:
-        distributed.wait()
-        return Artifact.load(folder)
-    if folder.exists() and any(folder.iterdir()):
+def claim(folder: Path) -> None:
+    """Make the folder of a new run; one that holds anything is left alone."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"The run's folder {folder} cannot be made: {error.strerror}.") from None
+    if any(folder.iterdir()):
         raise DataError(f"{folder} is not empty: choose another --out, or --resume the run that is there.")
-    folder.mkdir(parents=True, exist_ok=True)
-    artifact = make_artifact(folder.name, config, samples)
-    artifact.save(folder)
-    config.write(folder)
-    distributed.wait()
-    return artifact
 
 
-def make_artifact(version: str, config: Config, samples: list[dataset.Sample]) -> Artifact:
+def make_artifact(name: str, config: Config, samples: list[dataset.Sample]) -> Artifact:
+    """What inference needs to know of a run; its version is the name of the run's folder."""
     regression = config.target == "regression"
     fitted = fit_partition(samples, replace(config, heads="single") if regression else config)
     decoding: Decoding = "regression" if regression else "expectation" if config.count_loss else "argmax"
     return Artifact(
         name="uepnet" if config.encoder == "vgg16" else "uepnet-light",
-        version=version,
+        version=re.sub(r"[^A-Za-z0-9._-]", "-", name)[:64] or "run",
         layout=Layout(
             encoder=config.encoder,  # type: ignore[arg-type]
             width=config.width or WIDTH[config.encoder],

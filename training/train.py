@@ -24,7 +24,7 @@ from uepnet.training.batches import Positions, Tiles, loader
 from uepnet.training.config import Config
 from uepnet.training.evaluate import count_errors, torch_runner
 from uepnet.training.graph import normalise
-from uepnet.training.prepare import empties, initialise, prepare, samples_of
+from uepnet.training.prepare import claim, empties, initialise, make_artifact, samples_of
 
 
 @dataclass
@@ -183,13 +183,17 @@ def train(
         if config.threads:
             torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
-        samples = samples_of(config, "fit")
-        held = samples_of(config, "val")
-        artifact = prepare(folder, config, samples, resume, rank)
-        distributed.wait()
+        samples, held = samples_of(config, "fit"), samples_of(config, "val")
+        empties(config.empty, held_back=False)  # a wrong folder is found before a run is made
+        if rank == 0 and not resume:
+            claim(folder)
+        artifact = Artifact.load(folder) if resume else make_artifact(folder.resolve().name, config, samples)
         network = build(artifact.layout)
         if not resume or not (folder / "checkpoint.pt").exists():
             initialise(network, config.encoder, config.init)
+        if rank == 0 and not resume:
+            artifact.save(folder)
+            config.write(folder)
         network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         run = Run(folder, config, artifact, network, _optimiser(network, config), Schedule(config))
         if resume:

@@ -15,7 +15,8 @@ from scenes import release, starting_weights
 
 from uepnet.cli import main
 from uepnet.model.artifact import Artifact
-from uepnet.model.errors import DataError, ModelError
+from uepnet.model.errors import DataError, ImageError, ModelError, OutputError
+from uepnet.training import dataset
 from uepnet.training.config import Config
 from uepnet.training.prepare import BUNDLED_WEIGHTS
 from uepnet.training.train import Progress, Schedule, train
@@ -221,6 +222,14 @@ def test_a_checkpoint_of_another_network_is_refused(place: Path, tmp_path: Path)
         (["--kernel", "wide"], "A kernel is"),
         (["--dataset", "cats"], "no data set called 'cats'"),
         (["--device", "cuda"], "no CUDA device"),
+        (["--device", "tpu"], "cpu, cuda or cuda:N"),
+        (["--steps", "0"], "at least 1"),
+        (["--lr", "nan"], "--lr must be"),
+        (["--crop", "50"], "multiple of 32"),
+        (["--scale", "2", "1"], "the lower one first"),
+        (["--freeze", "9"], "has 8 stages"),
+        (["--empty", "nowhere"], "nowhere is missing"),
+        (["--empty-share", "2"], "at most 1"),
     ],
 )
 def test_a_wrong_option_is_one_sentence_and_exit_2(
@@ -233,7 +242,23 @@ def test_a_wrong_option_is_one_sentence_and_exit_2(
     assert main(line) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1
-    assert not (tmp_path / "run" / "weights.safetensors").exists()
+    assert not list(tmp_path.glob("run/*"))  # the same --out can be used again
+
+
+def test_a_run_s_folder_may_have_any_name_but_not_a_file_s(place: Path, tmp_path: Path) -> None:
+    assert train(tmp_path / "my run", config(place, steps=1)).version == "my-run"
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(OutputError, match="cannot be made"):
+        train(tmp_path / "file", config(place))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_damaged_image_is_one_sentence_that_names_it(tmp_path: Path, place: Path, workers: int) -> None:
+    root = release(tmp_path / "crowds", images=24)
+    for sample in dataset.load("shanghaitech-a", root, "fit"):
+        sample.image.write_bytes(sample.image.read_bytes()[:-200])
+    with pytest.raises(ImageError, match=r"^\S+IMG_\d+\.jpg: The JPEG image is damaged or truncated\.$"):
+        train(tmp_path / "run", config(place, data=(("shanghaitech-a", str(root)),), workers=workers))
 
 
 def test_resuming_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

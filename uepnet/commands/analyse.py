@@ -46,6 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import json
 
+    from uepnet.commands.sources import check_outputs
+
+    check_outputs(picture=args.plot)
     results = {
         "discretisation": _discretisation,
         "intervals": _intervals,

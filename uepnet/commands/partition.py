@@ -46,11 +46,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import json
 
-    from uepnet.commands.sources import samples_of
+    from uepnet.commands.sources import check_outputs, samples_of
     from uepnet.training.analyse import local_counts_of, plot_partition
     from uepnet.training.config import parse_kernel
     from uepnet.training.partition import partition
 
+    check_outputs(picture=args.plot)
     counts = local_counts_of(samples_of(args), args.cell, parse_kernel(args.kernel))
     made = partition(counts, args.intervals, args.partition, args.proxies, args.heads, knee=args.knee)
     if args.plot:

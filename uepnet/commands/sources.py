@@ -20,6 +20,7 @@ DATASETS = (
     "coco",
     "csv",
 )
+PICTURES = (".png", ".jpg", ".pdf")
 
 
 def data_options(parser: argparse.ArgumentParser, split: str) -> None:
@@ -46,6 +47,19 @@ def pairs(dataset: str, root: str) -> tuple[tuple[str, str], ...]:
     if len(roots) not in (1, len(names)):
         raise DataError(f"{len(names)} data sets need one root or {len(names)}, not {len(roots)}.")
     return tuple(zip(names, roots * len(names) if len(roots) == 1 else roots, strict=True))
+
+
+def check_outputs(table: Path | None = None, picture: Path | None = None) -> None:
+    """Refuse at once what could not be written after minutes of work."""
+    from uepnet.model.errors import InputError, OutputError
+
+    for path in (table, picture):
+        if path is not None and path.is_dir():
+            raise OutputError(f"{path} cannot be written: it is a folder.")
+        if path is not None and not path.parent.is_dir():
+            raise OutputError(f"{path} cannot be written: there is no folder {path.parent}.")
+    if picture is not None and picture.suffix.lower() not in PICTURES:
+        raise InputError(f"{picture}: a picture ends in {', '.join(PICTURES)}.")
 
 
 def samples_of(args: argparse.Namespace, split: str | None = None) -> "list[Sample]":
