@@ -75,6 +75,34 @@ def test_calibration_is_fitted_on_its_own_split_and_written(place: Path, tmp_pat
     assert fitted is not None and fitted.images == len(dataset.load("shanghaitech-a", root, "calibration"))
 
 
+def test_a_range_can_be_fitted_on_all_of_data_that_the_model_never_saw(place: Path, tmp_path: Path) -> None:
+    model = toy_model(tmp_path / "toy")
+    line = f"evaluate --dataset shanghaitech-a --root {place / 'crowds'} --split val --model {model} --quiet --json"
+    assert main([*line.split(), "--calibrate"]) == 2  # too few are held back
+    assert Artifact.load(model).calibration is None
+    assert main([*line.split(), "--calibrate", "train"]) == 0
+    fitted = Artifact.load(model).calibration
+    assert fitted is not None and fitted.images == 48
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "words"),
+    [
+        ("evaluate", "--csv nowhere/errors.csv", "no folder"),
+        ("evaluate", "--worst worst.xyz", "a picture ends in"),
+        ("partition", "--plot nowhere/intervals.png", "no folder"),
+        ("analyse discretisation", "--plot .", "it is a folder"),
+    ],
+)
+def test_outputs_that_cannot_be_written_are_refused_at_once(
+    place: Path, capsys: pytest.CaptureFixture[str], command: str, output: str, words: str
+) -> None:
+    line = f"{command} --dataset shanghaitech-a --root {place / 'crowds'} {output}"
+    assert main(line.split()) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+
+
 @pytest.mark.parametrize("noise", [0.05, 0.3])
 def test_a_range_holds_the_truth_as_often_as_it_says(noise: float) -> None:
     rng = np.random.default_rng(5)

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from uepnet.model.artifact import Artifact
+    from uepnet.model.count import RunTiles
     from uepnet.training.dataset import Sample
     from uepnet.training.evaluate import Result
 
 EPILOG = """examples:
   uepnet evaluate --dataset shanghaitech-b --root ShanghaiTech --split test --json
   uepnet evaluate --dataset csv --root my-camera --split val --model models/mine --csv errors.csv --worst worst.png
-  uepnet evaluate --dataset shanghaitech-a,shanghaitech-b --root ShanghaiTech --model runs/mine --calibrate
+  uepnet evaluate --dataset shanghaitech-a,shanghaitech-b --root ShanghaiTech --model models/mine --calibrate
+  uepnet evaluate --dataset csv --root my-camera --split train --calibrate train
 
 MAE and RMSE (papers call it MSE) are over images; NAE is the error as a share of the people, bias its mean with sign.
-The annotated count includes points outside the frame. `--calibrate` fits the range around a count on the split
-`calibration` and writes it into the model's artifact."""
+The annotated count includes points outside the frame. `--calibrate` writes the range into the model's artifact: fit it
+with the exported model, on the split `calibration` if you trained on this data, or on all of it if you did not."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +37,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write every image's truth and count")
     parser.add_argument("--worst", type=Path, metavar="PNG", help="a gallery of the worst: image, truth, prediction")
-    parser.add_argument("--calibrate", action="store_true", help="fit the range on the split `calibration` first")
+    parser.add_argument(
+        "--calibrate",
+        nargs="?",
+        const="calibration",
+        choices=["train", "val", "calibration", "test"],
+        metavar="SPLIT",
+        help="first fit the range around a count on images that the model never saw (the split `calibration`)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
@@ -43,16 +53,14 @@ def run(args: argparse.Namespace) -> int:
     import json
 
     from uepnet.commands.models import open_model
-    from uepnet.commands.sources import samples_of
-    from uepnet.training.calibrate import calibrate
+    from uepnet.commands.sources import check_outputs, samples_of
     from uepnet.training.evaluate import per_scene, summary, write_csv
 
+    check_outputs(args.csv, args.worst)
     artifact, run_tiles, running = open_model(args.model, args.device, args.precision, args.threads)
-    if args.calibrate:
-        fitted = calibrate(_evaluate(samples_of(args, "calibration"), artifact, run_tiles, args.quiet))
-        artifact = artifact.model_copy(update={"calibration": fitted})
-        artifact.save(_directory(args.model))
     samples = samples_of(args)
+    if args.calibrate:
+        artifact = _calibrate(args, artifact, run_tiles)
     results = _evaluate(samples, artifact, run_tiles, args.quiet)
     answer = summary(results) | {"model": f"{artifact.name} {artifact.version} ({running})"}
     scenes = per_scene(results)
@@ -69,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _evaluate(samples: "list[Sample]", artifact, run_tiles, quiet: bool) -> "list[Result]":  # type: ignore[no-untyped-def]
+def _evaluate(samples: "list[Sample]", artifact: "Artifact", run_tiles: "RunTiles", quiet: bool) -> "list[Result]":
     """Every image counted, under a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import Progress
@@ -81,10 +89,21 @@ def _evaluate(samples: "list[Sample]", artifact, run_tiles, quiet: bool) -> "lis
         return evaluate(samples, artifact, run_tiles, watch=lambda _: bar.advance(task))
 
 
-def _directory(model: Path | None) -> Path:
+def _calibrate(args: argparse.Namespace, artifact: "Artifact", run_tiles: "RunTiles") -> "Artifact":
+    """The artifact with a range fitted to held-back images, written to where the model lies."""
+    from uepnet.commands.sources import samples_of
+    from uepnet.model.errors import OutputError
     from uepnet.model.runtime import BUNDLED
+    from uepnet.training.calibrate import calibrate
 
-    return model or BUNDLED
+    fitted = calibrate(_evaluate(samples_of(args, args.calibrate), artifact, run_tiles, args.quiet))
+    calibrated = artifact.model_copy(update={"calibration": fitted})
+    folder = args.model or BUNDLED
+    try:
+        calibrated.save(folder)
+    except OSError as error:
+        raise OutputError(f"The range cannot be written into {folder}: {error.strerror}.") from None
+    return calibrated
 
 
 def _show(answer: "Mapping[str, object]") -> None:
