@@ -91,14 +91,22 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     assert caught.value.code == 2
 
 
-def test_shells_complete_commands_and_options() -> None:
+def test_shells_complete_commands_options_and_files(tmp_path: Path) -> None:
     script = uepnet("--print-completion", "bash").stdout
     for name in COMMANDS:
         assert name in script
     checked = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
     assert (checked.returncode, checked.stderr) == (0, "")
-    probe = f"{script}\nCOMP_WORDS=(uepnet video --ann); COMP_CWORD=2; _shtab_uepnet; echo ${{COMPREPLY[@]}}"
-    assert subprocess.run(["bash", "-c", probe], text=True, capture_output=True).stdout.strip() == "--annotate"
+    (tmp_path / "station.mp4").touch()
+
+    def completed(*words: str) -> str:
+        probe = f"{script}\nCOMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_uepnet"
+        command = ["bash", "-c", f"{probe}; echo ${{COMPREPLY[@]}}"]
+        return subprocess.run(command, text=True, capture_output=True, cwd=tmp_path).stdout.strip()
+
+    assert completed("uepnet", "video", "--ann") == "--annotate"
+    assert completed("uepnet", "video", "stat") == "station.mp4"
+    assert completed("uepnet", "count", "a.jpg", "--zones", "stat") == "station.mp4"
 
 
 def test_a_table_shows_each_image_and_the_sum(photos: Path, model: Path) -> None:

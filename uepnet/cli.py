@@ -10,8 +10,9 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 from uepnet import __version__
@@ -41,6 +42,10 @@ EXAMPLES = """examples:
 `uepnet COMMAND --help` explains a command, with examples."""
 
 
+# Arguments that name files without saying so by their type: shells complete them.
+FILE_ARGUMENTS = ("paths", "source", "root", "out", "model", "models_dir", "init", "empty")
+
+
 class PrintCompletion(argparse.Action):
     """Print the shell's completion script and leave, as --version does."""
 
@@ -55,8 +60,21 @@ class PrintCompletion(argparse.Action):
             import shtab
         except ModuleNotFoundError:
             parser.error("completion needs shtab: pip install shtab")
-        print(shtab.complete(build_parser(), shell=str(values)))
+        whole = build_parser()
+        for action in _actions(whole):
+            if action.type is Path or action.dest in FILE_ARGUMENTS:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+        print(shtab.complete(whole, shell=str(values)))
         parser.exit()
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """All arguments of a parser and of its subcommands."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for sub in action.choices.values():
+                yield from _actions(sub)
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
