@@ -67,11 +67,12 @@ function showAges() {
 }
 
 function drawCourse({ canvas, counts }) {
+  canvas.hidden = counts.length < 2;
+  if (canvas.hidden) return;
   const ratio = devicePixelRatio || 1;
   const width = (canvas.clientWidth || 220) * ratio, height = (canvas.clientHeight || 36) * ratio;
   canvas.width = width;
   canvas.height = height;
-  if (counts.length < 2) return;
   const context = canvas.getContext("2d");
   const top = Math.max(...counts) * 1.1 || 1;
   const points = counts.map((count, index) => [width * index / (counts.length - 1), height * (1 - count / top)]);

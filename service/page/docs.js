@@ -51,6 +51,8 @@ function example(method, path, operation) {
   const host = location.origin;
   if (types.includes("image/jpeg")) return `curl --data-binary @crowd.jpg -H 'Content-Type: image/jpeg' ${host}${path}`;
   if (types.includes("multipart/form-data")) return `curl -F image=@a.jpg -F image=@b.jpg ${host}${path}`;
+  const body = operation.requestBody?.content["application/json"]?.example;
+  if (body) return `curl -d '${JSON.stringify(body)}' ${host}${path}`;
   return `curl ${method === "post" ? "-X POST " : ""}${host}${path}`;
 }
 

@@ -6,6 +6,7 @@ import { csv, json, png, save, saveText } from "/page/files.js";
 import { heatCanvas, paint, paintLegend, scaleTop } from "/page/heat.js";
 import { people, ZoneEditor } from "/page/zones.js";
 
+const SAVES = ["save-png", "save-csv", "save-json"];
 const at = (id) => document.getElementById(id);
 const state = { file: null, picture: null, answer: null, heat: null, view: "overlay", running: null };
 const editor = new ZoneEditor(at("zones"), zonesChanged, drawingChanged);
@@ -26,12 +27,21 @@ async function open(file) {
   state.picture?.close();
   state.picture = await createImageBitmap(file).catch(() => null);
   if (state.file !== file) return;
-  if (state.picture) {
-    at("drop").hidden = true;
-    at("picture").hidden = false;
-    layOut();
-  }
+  at("drop").hidden = true;
+  at("picture").hidden = false;
+  forgetCounts();
+  layOut();
   await recount();
+}
+
+/** What is known of the last picture says nothing about this one. */
+function forgetCounts() {
+  at("count").textContent = "–";
+  at("facts").textContent = "";
+  for (const id of ["range", "warnings"]) at(id).replaceChildren();
+  for (const id of SAVES) at(id).disabled = true;
+  for (const zone of editor.zones) Object.assign(zone, { count: null, error: "" });
+  showZones();
 }
 
 async function recount() {
@@ -46,7 +56,10 @@ async function recount() {
     state.answer = answer;
     const top = scaleTop(answer.map.cells);
     state.heat = { full: heatCanvas(answer.map, top, false), veiled: heatCanvas(answer.map, top, true), top };
-    editor.zones.forEach((zone, index) => { zone.count = answer.zones[index].count; zone.error = ""; });
+    editor.zones.forEach((zone, index) => {
+      answer.zones[index].name = zone.name; // it may have been changed meanwhile
+      Object.assign(zone, { count: answer.zones[index].count, error: "" });
+    });
     showError("");
     showAnswer();
     if (first) at("panel").scrollIntoView({ block: "nearest", behavior: "smooth" });
@@ -60,26 +73,25 @@ async function recount() {
   }
 }
 
+/** A count that was refused, or stopped by hand: there is none to show, or the last one goes on but for some zones. */
 function failed(error) {
-  if (error.name === "AbortError") return;
-  showError(error.message);
-  const blamed = editor.zones.find((zone) => error.message.includes(`"${zone.name}"`));
-  if (blamed && state.answer) {
-    blamed.error = error.message;
-    blamed.count = null;
-    showZones();
-  } else if (!state.answer) {
-    at("picture").hidden = true;
-    at("panel").hidden = true;
-    at("tools").hidden = true;
+  if (error.name !== "AbortError") showError(error.message);
+  if (!state.answer) {
+    for (const id of ["picture", "panel", "tools"]) at(id).hidden = true;
     at("drop").hidden = false;
+    return;
   }
+  const blamed = editor.zones.find((zone) => error.message.includes(`"${zone.name}"`));
+  for (const zone of editor.zones) {
+    if (zone === blamed || zone.count === null) Object.assign(zone, { count: null, error: error.message });
+  }
+  showZones();
 }
 
 function showAnswer() {
   const { answer, picture } = state;
   for (const id of ["picture", "panel", "tools"]) at(id).hidden = false;
-  at("drop").hidden = true;
+  for (const id of SAVES) at(id).disabled = false;
   at("no-preview").hidden = picture !== null;
   at("count").textContent = people(answer.count);
   at("range").replaceChildren(...rangeText(answer.range));
@@ -88,6 +100,7 @@ function showAnswer() {
   at("facts").textContent = `${answer.width} × ${answer.height} pixels, ${Math.round(total)} ms`;
   at("facts").title = `decoding ${decode} ms, waiting ${queue} ms, inference ${inference} ms`;
   at("legend-top").textContent = `${Number(state.heat.top.toPrecision(3))} people a cell`;
+  at("legend").title = `a cell is ${answer.map.cell} × ${answer.map.cell} pixels`;
   layOut();
   showZones();
 }
@@ -107,9 +120,8 @@ function item(text) {
 
 /** Fit the picture into the stage and paint it at the screen's resolution. */
 function layOut() {
-  const width = state.answer?.width ?? state.picture?.width;
-  const height = state.answer?.height ?? state.picture?.height;
-  if (!width || at("picture").hidden) return;
+  if (at("picture").hidden) return;
+  const { width, height } = state.answer ?? state.picture ?? { width: 4, height: 3 };
   const room = at("picture").parentElement.clientWidth;
   const most = Math.max(260, window.innerHeight * (window.innerWidth < 860 ? 0.6 : 0.74));
   const scale = Math.min(room / width, most / height);
@@ -123,14 +135,14 @@ function layOut() {
   canvas.height = Math.round(shownHeight * ratio);
   const context = canvas.getContext("2d");
   if (state.answer) paint(context, canvas.width, state);
-  else context.drawImage(state.picture, 0, 0, canvas.width, canvas.height);
+  else if (state.picture) context.drawImage(state.picture, 0, 0, canvas.width, canvas.height);
 }
 
 function zonesChanged(added) {
   showZones();
   // Without a finger there is a keyboard: the name of the new zone can be typed at once.
   if (added && !matchMedia("(pointer: coarse)").matches) added.row.querySelector("input").select();
-  if (state.answer) recount();
+  recount();
 }
 
 function drawingChanged(draft) {
@@ -192,7 +204,7 @@ function rename(zone, field) {
 async function loadZones(file) {
   if (!file) return;
   try {
-    const { width, height } = state.answer;
+    const { width, height } = state.answer ?? state.picture;
     for (const { name, units, polygon } of JSON.parse(await file.text()).zones) {
       const corners = polygon.map(([x, y]) => (units === "fractions" ? [x, y] : [x / width, y / height]));
       editor.add(corners, name);
@@ -209,7 +221,10 @@ at("file").addEventListener("change", (event) => { open(event.target.files[0]); 
 at("zones-file").addEventListener("change", (event) => { loadZones(event.target.files[0]); event.target.value = ""; });
 at("error-close").addEventListener("click", () => showError(""));
 at("stop").addEventListener("click", () => state.running?.abort());
-at("draw").addEventListener("click", () => editor.begin());
+at("draw").addEventListener("click", () => {
+  editor.begin();
+  at("picture").scrollIntoView({ block: "nearest" }); // on a phone the button is far below it
+});
 at("finish").addEventListener("click", () => editor.finish());
 at("abandon").addEventListener("click", () => editor.abandon());
 at("change-key").addEventListener("click", askForKey);

@@ -66,8 +66,6 @@ export class ZoneEditor {
     this.changed();
   }
 
-  clear() { this.zones = []; this.draft = null; this.render(); }
-
   /** As the service and the commands read them. */
   export() {
     const round = (value) => Math.round(value * 1e5) / 1e5;
@@ -137,6 +135,7 @@ export class ZoneEditor {
       }
     } else if (this.drag) {
       this.drag.zone.corners[this.drag.index] = at;
+      this.drag.zone.count = null;
       this.drag.moved = true;
       this.render();
     }

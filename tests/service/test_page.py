@@ -219,7 +219,70 @@ def test_a_count_can_be_stopped(page: Page, serve: Serve, held: HeldRuntime, pho
     page.choose(photo)
     eventually(lambda: server.metric("uepnet_requests_in_flight") == 1)
     page.click("stop")
+    eventually(lambda: page.at("drop").is_displayed())
     eventually(lambda: server.metric("uepnet_requests_in_flight") == 0)
+    held.go.set()
+    page.choose(photo)
+    page.counted()
+
+
+def test_a_zone_can_be_drawn_while_the_next_picture_is_counted(
+    page: Page, serve: Serve, held: HeldRuntime, photo: Path, tmp_path: Path
+) -> None:
+    server = serve(held)
+    page.open(server)
+    page.choose(photo)
+    page.counted()
+    dark = tmp_path / "dark.png"
+    dark.write_bytes(encoded(grey(640, 480, 5)))
+    held.go.clear()
+    page.choose(dark)
+    eventually(lambda: page.text("count") == "–")  # never the last picture's count beside this one
+    assert not page.at("save-csv").is_enabled()
+    page.draw((0.1, 0.1), (0.4, 0.1), (0.4, 0.9))
+    page.click("finish")
+    held.go.set()
+    page.counted()
+    page.zones_counted()
+    assert page.text("count") == shown(server.count(dark.read_bytes()).json()["count"])
+    assert not page.at("error").is_displayed()
+
+
+def test_zones_of_a_count_that_was_stopped_are_told_as_such(
+    page: Page, serve: Serve, held: HeldRuntime, photo: Path
+) -> None:
+    page.open(serve(held))
+    page.choose(photo)
+    page.counted()
+    before = page.text("count")
+    held.go.clear()
+    page.draw((0.1, 0.1), (0.4, 0.1), (0.4, 0.9))
+    page.click("finish")
+    page.click("stop")
+    eventually(lambda: page.zone_counts() == [("Zone 1", "not counted")])
+    assert page.text("count") == before
+
+
+def test_a_format_that_the_browser_cannot_show_is_counted_all_the_same(
+    page: Page, serve: Serve, held: HeldRuntime, tmp_path: Path
+) -> None:
+    scan = tmp_path / "scan.tiff"
+    scan.write_bytes(encoded(grey(320, 240, 99), "TIFF"))
+    page.open(serve(held))
+    held.go.clear()
+    page.choose(scan)
+    eventually(lambda: page.at("busy").is_displayed())
+    held.go.set()
+    page.counted()
+    assert "cannot show" in page.text("no-preview")
+
+
+def test_a_body_past_the_limit_is_told(page: Page, serve: Serve, tmp_path: Path) -> None:
+    large = tmp_path / "large.bmp"
+    large.write_bytes(encoded(grey(4000, 1500), "BMP"))
+    page.open(serve(max_body_bytes=1_000_000))
+    page.choose(large)
+    eventually(lambda: "at most 1000000 bytes" in page.text("error-text"))
 
 
 def test_the_key_is_asked_for_and_kept_for_the_tab(page: Page, serve: Serve, photo: Path) -> None:
@@ -286,7 +349,8 @@ def test_a_zone_is_tapped_on_a_phone(page: Page, service: Running, photo: Path) 
     page.choose(photo)
     page.counted()
     page.click("draw")
-    page.run("document.getElementById('picture').scrollIntoView({block: 'center'})")
+    frame = "const {top, bottom} = document.getElementById('picture').getBoundingClientRect();"
+    assert page.run(frame + "return top >= 0 && bottom <= innerHeight")  # though the button is far below it
     finger = ActionBuilder(page.driver, mouse=PointerInput(POINTER_TOUCH, "finger"), duration=30)
     for corner in ((0.1, 0.1), (0.4, 0.15), (0.4, 0.9), (0.1, 0.9)):
         finger.pointer_action.move_to(page.at("zones"), *page.point(*corner)).pointer_down().pointer_up()
