@@ -58,6 +58,8 @@ class AnnotatedVideo:
             self._container.close()
         except (av.error.FFmpegError, OSError) as error:
             raise OutputError(f"{self._path} cannot be written to its end: {reason(error)}.") from None
+        if self._stream is None and self._path.is_file():
+            self._path.unlink()  # no player would open it
 
     def _add_stream(self, first: NDArray[np.uint8]) -> av.VideoStream:
         codec = "libx264" if "libx264" in av.codecs_available else "mpeg4"

@@ -60,8 +60,9 @@ def test_what_a_killed_writer_left_can_be_played(tmp_path: Path) -> None:
     assert len(read(path)) == 12
 
 
-def test_a_video_without_frames_closes(tmp_path: Path) -> None:
+def test_a_video_without_frames_leaves_no_file(tmp_path: Path) -> None:
     AnnotatedVideo(tmp_path / "a.mp4").close()
+    assert not (tmp_path / "a.mp4").exists()
 
 
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

@@ -227,6 +227,19 @@ def test_what_cannot_be_opened_is_one_sentence(
     assert not list(here.glob("*.jsonl"))
 
 
+def test_a_choice_without_a_frame_is_one_sentence(video: Video, here: Path, model_dir: Path) -> None:
+    write_video(here / "a.mp4", [numbered(number) for number in range(3)])
+    done = video("a.mp4", "--model", model_dir, "--start", "1:00", "--annotate", "seen.mp4", "--csv", "a.csv")
+    assert done == (2, "", "uepnet: a.mp4 has no frame where --start and --end say.\n")
+    assert sorted(path.name for path in here.iterdir()) == ["a.mp4", "zones.json"]
+
+
+@pytest.mark.parametrize("option", ["--csv", "--plot"])
+def test_a_folder_that_is_missing_is_told_before_counting(video: Video, here: Path, option: str) -> None:
+    done = video("a.mp4", option, "nowhere/a.png")
+    assert done == (2, "", f"uepnet: {option} nowhere/a.png: there is no folder nowhere.\n")
+
+
 def test_a_disk_that_fills_up_keeps_what_was_counted(here: Path, model_dir: Path, long_video: Path) -> None:
     def small_disk() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -87,6 +87,9 @@ def run(args: argparse.Namespace) -> int:
         began = time.monotonic()
         code = carry_out(job, summary, lambda record: progress.advance(_shown(record)))
         elapsed_seconds = time.monotonic() - began
+    if code == 0 and not source.live and not summary.counted:
+        print(f"uepnet: {args.source} has no frame where --start and --end say.", file=sys.stderr)
+        return 2
     finish(args, zones)
     if not args.quiet:
         tell(summary, elapsed_seconds, args)
@@ -133,6 +136,9 @@ def check(args: argparse.Namespace) -> None:
         raise InputError("--camera: a name has up to 64 letters, digits, blanks, dots, dashes or underscores.")
     if args.out == "-" and (args.csv or args.plot or args.resume):
         raise InputError("--csv, --plot and --resume need the counts in a file: give --out a name.")
+    for name, path in (("--csv", args.csv), ("--plot", args.plot)):
+        if path is not None and not path.parent.is_dir():  # better told now than after an hour of counting
+            raise InputError(f"{name} {path}: there is no folder {path.parent}.")
     if args.annotate is not None and args.annotate.suffix.lower() != ".mp4":
         raise InputError(f"--annotate {args.annotate}: the video's name must end in .mp4.")
     if args.plot is not None:
