@@ -4,6 +4,7 @@ import { askForKey, count, get } from "/page/api.js";
 import { watchCameras } from "/page/cameras.js";
 import { csv, json, png, save, saveText } from "/page/files.js";
 import { heatCanvas, paint, paintLegend, scaleTop } from "/page/heat.js";
+import { rowOf } from "/page/rows.js";
 import { people, ZoneEditor } from "/page/zones.js";
 
 const SAVES = ["save-png", "save-csv", "save-json"];
@@ -156,37 +157,11 @@ function drawingChanged(draft) {
 function showZones() {
   editor.render();
   at("save-zones").disabled = !editor.zones.length;
-  const rows = editor.zones.map((zone) => rowOf(zone));
+  const rows = editor.zones.map((zone) => rowOf(zone, rename, () => editor.remove(zone)));
   const list = at("zone-list");
   if (rows.length !== list.children.length || rows.some((row, index) => row !== list.children[index])) {
     list.replaceChildren(...rows);
   }
-}
-
-function rowOf(zone) {
-  zone.row ??= makeRow(zone);
-  zone.row.classList.toggle("wrong", Boolean(zone.error));
-  zone.row.querySelector("output").textContent =
-    zone.error ? "not counted" : zone.count === null ? "…" : people(zone.count);
-  return zone.row;
-}
-
-function makeRow(zone) {
-  const row = document.createElement("li");
-  const name = document.createElement("input");
-  name.value = zone.name;
-  name.maxLength = 64;
-  name.setAttribute("aria-label", "Name of the zone");
-  name.addEventListener("change", () => rename(zone, name));
-  name.addEventListener("keydown", (event) => { if (event.key === "Enter") name.blur(); });
-  const remove = document.createElement("button");
-  remove.type = "button";
-  remove.className = "icon";
-  remove.textContent = "×";
-  remove.setAttribute("aria-label", "Remove this zone");
-  remove.addEventListener("click", () => editor.remove(zone));
-  row.append(name, document.createElement("output"), remove);
-  return row;
 }
 
 function rename(zone, field) {
