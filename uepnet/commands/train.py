@@ -76,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     loop.add_argument("--lr", type=float)
     loop.add_argument("--weight-decay", type=float)
     loop.add_argument("--schedule", choices=["cosine", "plateau"])
-    loop.add_argument("--warm-up", type=int, metavar="STEPS")
+    loop.add_argument("--warm-up", type=int, metavar="STEPS", help="a tenth of the steps, at most 200; paper: none")
     loop.add_argument("--count-loss", type=float, help="weight of the error of expected counts; 0: the paper's loss")
     loop.add_argument("--clip", type=float, help="largest norm of the gradient")
     loop.add_argument("--keep", choices=["last", "best"], help="which weights to keep")
@@ -189,6 +189,8 @@ def _config(args: argparse.Namespace) -> "Config":
     else:
         values.pop("fold", None)
     values.setdefault("threads", threads_available())
+    # A short run would end before its learning rate has warmed up.
+    values.setdefault("warm_up", min(Config.warm_up, max(1, values.get("steps", Config.steps) // 10)))
     values["data"] = pairs(args.dataset, args.root)
     return Config(**values)
 
