@@ -19,7 +19,7 @@ test: lint types
 	$(BIN)/python -m pytest
 
 test-system: $(VENV)/.dev-$(RUNTIME)
-	deploy/install-system-tests
+	PYTHON="$(abspath $(BIN))/python" deploy/install-system-tests
 	$(BIN)/python -m pytest -m system
 
 lint: $(VENV)/.dev-$(RUNTIME)
@@ -40,7 +40,7 @@ train-bundled: $(VENV)/.dev-$(RUNTIME)
 	training/train-bundled "$(DATA)"
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .typecheck .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .typecheck .mypy_cache .ruff_cache .pytest_cache .hypothesis .odd-images
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
