@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from uepnet.model.artifact import Artifact
-from uepnet.model.render import heat_map
+from uepnet.model.render import heat_map, scale_top
 from uepnet.training.analyse import count_maps
 from uepnet.training.config import parse_kernel
 from uepnet.training.dataset import Sample
@@ -35,7 +35,9 @@ def _strip(sample: Sample, result: Result, artifact: Artifact) -> Image.Image:
     height, width = image.shape[:2]
     kernel = parse_kernel(str(artifact.training.get("settings", {}).get("kernel", "")))
     (truth,) = count_maps([sample], artifact.cell, kernel)
-    pictures = [image, heat_map(truth, width, height), heat_map(result.count.count_map, width, height)]
+    counted = result.count.count_map
+    top = scale_top(np.maximum(truth, counted))  # one scale for both, so that their colours can be compared
+    pictures = [image, *(heat_map(counts, width, height, artifact.cell, top) for counts in (truth, counted))]
     titles = [sample.name, f"truth {result.truth}", f"counted {result.counted:.0f} ({result.error:+.0f})"]
     shown = (WIDTH, round(WIDTH * height / width))
     strip = Image.new("RGB", (3 * WIDTH, shown[1] + 22), "white")

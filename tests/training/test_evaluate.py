@@ -12,12 +12,15 @@ from toy import toy_model
 
 from uepnet.cli import main
 from uepnet.model.artifact import Artifact
+from uepnet.model.count import Count
 from uepnet.model.errors import DataError
 from uepnet.model.runtime import Runtime
+from uepnet.model.tiling import cells_shape
 from uepnet.training import dataset
 from uepnet.training.calibrate import coverage_left_out, fit
 from uepnet.training.decoding import Row, Way, best, compare, ways
 from uepnet.training.evaluate import Result, evaluate, per_scene, summary
+from uepnet.training.gallery import draw_worst
 from uepnet.training.prepare import load_network
 from uepnet.training.region import cell_shares
 from uepnet.training.sample import Sample
@@ -57,6 +60,20 @@ def test_evaluate_reports_what_the_served_path_counts(place: Path, capsys: pytes
         assert [float(row["error"]) for row in csv.DictReader(file)] == pytest.approx(errors, abs=0.01)
     with Image.open(place / "worst.png") as gallery:
         assert gallery.width > 1000
+
+
+@pytest.mark.parametrize("cell", [8, 32])
+def test_the_worst_pictures_show_truth_and_count_over_the_whole_frame(place: Path, tmp_path: Path, cell: int) -> None:
+    toy = Artifact.load(place / "toy")
+    artifact = toy.model_copy(update={"layout": toy.layout.model_copy(update={"cell": cell})})
+    (sample, *_) = dataset.load("shanghaitech-a", place / "crowds", "test")
+    width, height = sample.size
+    counts = np.full(cells_shape(width, height, cell), 0.5, np.float32)
+    count = Count(float(counts.sum()), None, counts, width, height, (), 0.0, (), cell)
+    draw_worst([sample], [Result(sample.name, 3, count, count.count, 0.1)], artifact, tmp_path / "worst.png")
+    with Image.open(tmp_path / "worst.png") as gallery:
+        drawn = np.asarray(gallery)[30:-8, 2 * gallery.width // 3 + 8 : -8]  # the prediction, its edges aside
+    assert np.ptp(drawn.reshape(-1, 3), axis=0).max() == 0  # evenly filled
 
 
 def test_a_run_is_evaluated_through_torch(place: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
