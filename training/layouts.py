@@ -50,10 +50,12 @@ def shanghaitech(part: str) -> Callable[[Path, str], list[Sample]]:
     kernel = Kernel(fixed=15.0) if part == "B" else ADAPTIVE
 
     def read(root: Path, split: str) -> list[Sample]:
-        base = first_folder(root, f"part_{part}_final", f"part_{part}")
+        names = f"part_{part}_final", f"part_{part}"
+        base = first_folder(root, *names)
         if base is None:
             raise DataError(f"{root} holds neither part_{part}_final nor part_{part}.")
-        data = base / f"{split}_data"
+        # Copies put together from two sources may have a split under either name.
+        data = first_folder(root, *(f"{name}/{split}_data" for name in names)) or base / f"{split}_data"
         truth = first_folder(data, "ground_truth", "ground-truth") or data / "ground_truth"
         return [
             _paired(image, truth / f"GT_{image.stem}.mat", image_info, kernel) for image in images_in(data / "images")

@@ -124,6 +124,14 @@ def test_photographs_of_the_test_split_are_never_trained_on(tmp_path: Path) -> N
     assert [sample.name for sample in load("shanghaitech-a", tmp_path, "fit")] == ["IMG_1.jpg", "IMG_10.jpg"]
 
 
+def test_shanghaitech_s_splits_may_lie_under_either_name(tmp_path: Path) -> None:
+    truth = releases.shanghaitech("A")(tmp_path)
+    (tmp_path / "part_A").mkdir()
+    (tmp_path / "part_A_final" / "test_data").rename(tmp_path / "part_A" / "test_data")
+    assert [sample.name for sample in load("shanghaitech-a", tmp_path, "test")] == list(truth["test"])
+    assert [sample.name for sample in load("shanghaitech-a", tmp_path, "train")] == list(truth["train"])
+
+
 # Folds
 
 
