@@ -17,6 +17,8 @@ class Cluster:
     def __init__(self, folder: Path, cores: int) -> None:
         self._folder = folder
         private = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
+        private["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # keeps to 127.0.0.1, which Linux takes for a wish otherwise
+        private["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "60"  # three times 5 s are too few on a busy machine
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("UEPNET_", "RAY_"))}
         self._environment = kept | private
         self.log = folder / "ray.log"
@@ -78,13 +80,7 @@ def drive(temporary: str, cores: int) -> None:
         sys.stdout.write(f"> {text}\n")
         sys.stdout.flush()
 
-    context = ray.init(
-        num_cpus=cores,
-        include_dashboard=False,
-        log_to_driver=False,
-        _temp_dir=temporary,
-        _node_ip_address="127.0.0.1",  # nothing of a test listens to the outside
-    )
+    context = ray.init(num_cpus=cores, include_dashboard=False, log_to_driver=False, _temp_dir=temporary)
     tell(context.address_info["address"])
     for line in sys.stdin:
         actors = [one for one in ray.util.list_named_actors(all_namespaces=True) if "SERVE_REPLICA" in one["name"]]
