@@ -17,7 +17,7 @@ from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from uepnet.model.decode import cell_extents
 from uepnet.model.errors import ZoneError
@@ -67,6 +67,14 @@ class _File(BaseModel):
 
     zones: tuple[Zone, ...]
 
+    @field_validator("zones", mode="before")
+    @classmethod
+    def check_number(cls, zones: object) -> object:
+        """Before any polygon is looked at: each costs milliseconds."""
+        if isinstance(zones, list):
+            _check_number(len(zones))
+        return zones
+
 
 def load_zones(source: str | Path) -> tuple[Zone, ...]:
     """Zones from JSON text, or from a file where a Path is given."""
@@ -109,9 +117,13 @@ def covered(zone: Zone, width: int, height: int, cell: int = 8) -> Points:
     return shares
 
 
+def _check_number(zones: int) -> None:
+    if zones > MAX_ZONES:
+        raise ZoneError(f"There are {zones} zones; at most {MAX_ZONES} are allowed.")
+
+
 def _check_names(zones: Sequence[Zone]) -> None:
-    if len(zones) > MAX_ZONES:
-        raise ZoneError(f"There are {len(zones)} zones; at most {MAX_ZONES} are allowed.")
+    _check_number(len(zones))
     for name, times in Counter(zone.name for zone in zones).items():
         if times > 1:
             raise ZoneError(f'There are {times} zones with the name "{name}"; each needs its own.')

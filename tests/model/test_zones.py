@@ -154,6 +154,9 @@ def test_a_name_twice_and_too_many_zones_are_errors() -> None:
     many = [rectangle(0, 0, 5, 5, str(index)) for index in range(MAX_ZONES + 1)]
     with pytest.raises(ZoneError, match=f"at most {MAX_ZONES}"):
         zone_counts(counts, many, WIDTH, HEIGHT)
+    never_looked_at = {"zones": ["no zone"] * (MAX_ZONES + 1)}
+    with pytest.raises(ZoneError, match=f"at most {MAX_ZONES}"):
+        load_zones(json.dumps(never_looked_at))
 
 
 GATE = {"name": "gate", "units": "fractions", "polygon": [[0.1, 0.2], [0.5, 0.2], [0.3, 0.9]]}
