@@ -18,7 +18,7 @@ from uepnet.service.client import Client
 LEFT = Zone(name="left", units="fractions", polygon=((0, 0), (0.5, 0), (0.5, 1), (0, 1)))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 3), max_size=20), st.integers(1, 8), st.integers(0, 8))
 def test_results_come_in_the_order_of_the_items(pauses: list[int], in_flight: int, ahead: int) -> None:
     items = list(enumerate(pauses))

@@ -101,7 +101,7 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float:
     return value
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.lists(st.sampled_from([32, 64, 96]), max_size=12), min_size=1, max_size=5),
     st.integers(1, 4),

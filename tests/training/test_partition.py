@@ -27,7 +27,7 @@ continuous = st.builds(
 tied = continuous.map(lambda counts: np.round(counts * 50) / 50)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(continuous, st.integers(3, 40))
 def test_uep_gives_exactly_the_intervals_asked_for_with_rising_borders(counts: np.ndarray, intervals: int) -> None:
     made = partition(counts, intervals)
@@ -41,7 +41,7 @@ def test_uep_gives_exactly_the_intervals_asked_for_with_rising_borders(counts: n
         assert np.all(np.diff(head.borders) > 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(continuous, st.sampled_from(METHODS))
 def test_proxies_and_counts_have_the_same_sum_above_the_background(counts: np.ndarray, method: Method) -> None:
     made = partition(counts, 12, method=method, knee=float(np.median(counts)))
@@ -50,7 +50,7 @@ def test_proxies_and_counts_have_the_same_sum_above_the_background(counts: np.nd
         assert np.dot(head.proxies, samples) == pytest.approx(foreground, rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(continuous)
 def test_every_count_belongs_to_exactly_one_interval(counts: np.ndarray) -> None:
     made = partition(counts, 10)
@@ -60,7 +60,7 @@ def test_every_count_belongs_to_exactly_one_interval(counts: np.ndarray) -> None
         assert tuple(found) == samples
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.one_of(continuous, tied), st.integers(3, 12))
 def test_n_times_l_is_uniform_up_to_one_block_of_ties(counts: np.ndarray, intervals: int) -> None:
     ordered = np.sort(counts[counts >= T_0])

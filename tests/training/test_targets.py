@@ -18,7 +18,7 @@ crowds = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(crowds, st.sampled_from([8, 16, 32]), st.sampled_from([Kernel(), Kernel(fixed=15.0), Kernel(fixed=0.5)]))
 def test_cells_sum_to_the_people_inside_the_frame(
     crowd: tuple[np.ndarray, tuple[int, int]], cell: int, kernel: Kernel
@@ -30,7 +30,7 @@ def test_cells_sum_to_the_people_inside_the_frame(
     assert counts.min() >= 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(crowds, st.integers(0, 10), st.integers(0, 10))
 def test_a_crop_s_cells_are_the_image_s_cells(crowd: tuple[np.ndarray, tuple[int, int]], column: int, row: int) -> None:
     points, size = crowd
