@@ -80,6 +80,8 @@ def test_a_run_is_evaluated_through_torch(place: Path, run: Path, capsys: pytest
     line = f"evaluate --dataset shanghaitech-a --root {place / 'crowds'} --split val --model {run} --json --quiet"
     assert main(line.split()) == 0
     assert "torch on cpu" in json.loads(capsys.readouterr().out)["model"]
+    assert main([*line.split(), "--device", "tpu"]) == 2
+    assert "Device tpu cannot run" in capsys.readouterr().err
 
 
 def test_calibration_is_fitted_on_its_own_split_and_written(place: Path, tmp_path: Path) -> None:

@@ -24,12 +24,16 @@ def _open_run(run: Path, device: str, threads: int) -> "tuple[Artifact, RunTiles
     import torch
 
     from uepnet.model.artifact import Artifact
+    from uepnet.model.errors import DeviceError
     from uepnet.training.evaluate import torch_runner
     from uepnet.training.prepare import load_network
 
-    if threads:
+    if threads > 0:
         torch.set_num_threads(threads)
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     artifact = Artifact.load(run)
-    network = load_network(run, artifact).to(chosen)
+    try:
+        network = load_network(run, artifact).to(chosen)
+    except RuntimeError:  # torch's, whatever is wrong with the name or the device
+        raise DeviceError(f"Device {device} cannot run the network here: choose auto, cpu, cuda or cuda:N.") from None
     return artifact, torch_runner(network, artifact, torch.device(chosen)), f"torch on {chosen}"
