@@ -116,6 +116,7 @@ def test_too_few_images_to_hold_any_back_is_said(tmp_path: Path) -> None:
     releases.table(tmp_path, images=3)
     with pytest.raises(DataError, match="3 images to train on, too few to hold any back as val"):
         load("csv", tmp_path, "val")
+    assert held_back("csv", tmp_path) == {"val": {}, "calibration": {}, "left_out": {}}
 
 
 def test_photographs_of_the_test_split_are_never_trained_on(tmp_path: Path) -> None:
