@@ -179,6 +179,11 @@ class Artifact(Record):
 
     @model_validator(mode="after")
     def check(self) -> Self:
+        halo = -(-self.tiling.halo // self.cell) * self.cell
+        if self.tiling.tile - 2 * halo < self.multiple:
+            raise ValueError(
+                f"tiling: halo {self.tiling.halo}, in whole cells of {self.cell}, leaves nothing of a tile"
+            )
         if self.decoding == "regression":
             if self.heads or self.layout.classes != (1,):
                 raise ValueError("heads must be empty and layout.classes (1,) for regression")

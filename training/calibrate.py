@@ -23,7 +23,7 @@ Values = NDArray[np.float64]
 
 
 def calibrate(results: Sequence[Result], level: float = LEVEL) -> Calibration:
-    counts = np.array([result.count.count for result in results])
+    counts = np.array([result.counted for result in results])
     truths = np.array([result.truth for result in results], dtype=np.float64)
     return fit(counts, truths, level)
 

@@ -129,6 +129,12 @@ CONTRADICTIONS = {
         "normalisation: std must be positive",
     ),
     "a halo that eats its tile": (changed(tiling={"tile": 64, "halo": 32}), "tiling: halo 32 leaves nothing"),
+    "a halo whose cells eat its tile": (
+        changed(
+            layout={"encoder": "vgg16", "width": 512, "classes": [5, 6], "cell": 32}, tiling={"tile": 128, "halo": 40}
+        ),
+        "tiling: halo 40, in whole cells of 32, leaves nothing",
+    ),
     "an odd tile": (changed(tiling={"tile": 100, "halo": 0}), "tiling.tile: "),
     "a range upside down": (
         changed(calibration={"level": 0.9, "low": 1, "high": 0, "offset": 1, "power": 1, "images": 2}),
