@@ -20,7 +20,7 @@ from uepnet.training.graph import expectation, normalise
 
 TEMPERATURES = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 FLOORS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-FEW = 10  # people; below it errors are taken relative to this many
+FEW = 10  # people; below it errors are scaled as for this many
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Row:
 
     way: Way
     mae: tuple[float, ...]  # of each group of samples
-    relative: tuple[float, ...]  # mean of each image's error relative to its people
+    scaled: tuple[float, ...]  # mean of each image's error over the root of its people
     bias: tuple[float, ...]
     empty: tuple[float, float, float]  # median, 90th percentile and mean count where nobody is
 
@@ -89,7 +89,7 @@ def compare(
                 way,
                 tuple(float(np.abs(error).mean()) for error in errors),
                 tuple(
-                    float((np.abs(error) / np.maximum(truths, FEW)).mean())
+                    float((np.abs(error) / np.sqrt(np.maximum(truths, FEW))).mean())
                     for error, (_, truths) in zip(errors, measured, strict=True)
                 ),
                 tuple(float(error.mean()) for error in errors),
@@ -100,16 +100,17 @@ def compare(
 
 
 def best(rows: Sequence[Row]) -> Row:
-    """The lowest relative error, against each group's best, among the ways that count nobody where nobody is.
+    """The lowest scaled error, against each group's best, among the ways that count nobody where nobody is.
 
-    Not the lowest MAE: over a few dozen images that is the error of the one or two largest crowds.
+    Not the lowest MAE: over a few dozen images that is the error of the one or two largest crowds. Not the lowest
+    relative error: that is the smallest crowds', and prefers counts that are too low.
     """
     fit = [row for row in rows if row.fit_for_service()] or list(rows)
-    lowest = [min(row.relative[group] for row in rows) or 1.0 for group in range(len(rows[0].relative))]
+    lowest = [min(row.scaled[group] for row in rows) or 1.0 for group in range(len(rows[0].scaled))]
 
     def cost(row: Row) -> float:
-        relative = sum(error / low for error, low in zip(row.relative, lowest, strict=True))
-        return relative * (1 + 0.03 * max(0.0, row.way.cost - 1))  # twice the work must earn three per cent
+        scaled = sum(error / low for error, low in zip(row.scaled, lowest, strict=True))
+        return scaled * (1 + 0.03 * max(0.0, row.way.cost - 1))  # twice the work must earn three per cent
 
     return min(fit, key=cost)
 
