@@ -96,6 +96,7 @@ def bind(settings: Settings) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((settings.host, settings.port))
+        listener.listen()  # from here on nobody is refused: whoever is early waits
     except OSError as error:
         listener.close()
         where = f"{settings.host} port {settings.port}"

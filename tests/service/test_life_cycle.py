@@ -16,6 +16,8 @@ from servers import SOON, Process, encoded, eventually
 from toy import toy_model
 
 from uepnet.model.runtime import BUNDLED
+from uepnet.service.server import bind
+from uepnet.service.settings import Settings
 
 Start = Callable[..., Process]
 LARGE = encoded(np.random.default_rng(0).integers(0, 255, (1500, 2000, 3)).astype(np.uint8), "JPEG")
@@ -193,3 +195,8 @@ def test_json_logs_are_json_lines(process: Start) -> None:
     assert server.exit_code() == 0
     lines = [json.loads(line) for line in server.log]
     assert any(line["message"] == "request" and line["path"] == "/v1/cameras" for line in lines)
+
+
+def test_whoever_connects_before_the_service_runs_waits_and_is_not_refused() -> None:
+    with bind(Settings(port=0)) as listener, socket.create_connection(listener.getsockname(), timeout=SOON) as early:
+        assert early.getpeername() == listener.getsockname()
