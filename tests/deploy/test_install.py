@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -60,12 +61,13 @@ class Image:
         assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    image = Image(tmp_path_factory.mktemp("image"))
-    for target in ("wheel", "dependencies-cpu", "cpu"):
+@pytest.fixture(scope="module", params=["cpu", "gpu"])
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
+    image = Image(tmp_path_factory.mktemp(f"image-{request.param}"))
+    for target in ("wheel", f"dependencies-{request.param}", request.param):
         image.build(lineage(STAGES, target))
-    return image
+    yield image
+    shutil.rmtree(image.folder)  # gigabytes, with CUDA
 
 
 def test_the_image_holds_the_service_and_neither_training_nor_pip(image: Image) -> None:
