@@ -18,8 +18,8 @@ from uepnet.model.tiling import cut, windows
 from uepnet.training.dataset import Sample
 from uepnet.training.graph import expectation, normalise
 
-TEMPERATURES = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
-FLOORS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8)
+FLOORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 FEW = 10  # people; below it errors are scaled as for this many
 
 
@@ -143,7 +143,7 @@ def _ways(network: nn.Module, artifact: Artifact, tile: np.ndarray) -> Iterator[
     mean, std = torch.tensor(artifact.normalisation.mean), torch.tensor(artifact.normalisation.std)
     proxies = [torch.tensor(head.proxies, dtype=torch.float32) for head in artifact.heads]
     with torch.inference_mode():
-        logits = network(normalise(torch.from_numpy(np.ascontiguousarray(tile))[None], mean, std))
+        logits = network(normalise(torch.from_numpy(np.array(tile, order="C"))[None], mean, std))
         for way in PLAIN:
             if way.decoding == "argmax":
                 maps = [head[scores.argmax(1)] for head, scores in zip(proxies, logits, strict=True)]
