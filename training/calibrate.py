@@ -1,11 +1,13 @@
 """Held-back images -> the range around a count, by split conformal prediction through the model that is served.
 
 Errors grow with the crowd, so residuals are measured in units of (count + offset) ** power; the power is the one
-under which they are most alike over the counts. Of the scaled residuals (truth - count) / scale, the two tails are
-cut off by rank, with the finite-sample correction: for a new image of the same kind, the truth lies inside with a
-chance of at least `level`, whatever the errors' distribution.
+under which they are most alike over the counts. Of the sizes of the scaled residuals |truth - count| / scale the
+largest are cut off by rank, with the finite-sample correction: for a new image of the same kind, the truth lies inside
+with a chance of at least `level`, whatever the errors' distribution. Both sides get the same width: a few dozen images
+overstate whether a model counts too high or too low, and a range that leans would miss on the next camera.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,24 +31,14 @@ def calibrate(results: Sequence[Result], level: float = LEVEL) -> Calibration:
 
 
 def fit(counts: Values, truths: Values, level: float = LEVEL) -> Calibration:
-    tail = round((1 - level) / 2, 9)  # each of the two; 1 - 0.9 is not 0.1 in binary
-    least = int(np.ceil(round(1 / tail, 6))) - 1
+    least = math.ceil(round(1 / (1 - level), 6)) - 1  # 1 - 0.9 is not 0.1 in binary
     if len(counts) < least:
         raise DataError(f"A range of {level:.0%} needs at least {least} held-back images, not {len(counts)}.")
     power = _power(counts, truths)
-    scaled = np.sort((truths - counts) / (counts + OFFSET) ** power)
-    # Ranks of the two tails, each with half of 1 - level: floor and ceiling are the finite-sample correction.
-    images = len(scaled)
-    low = int(np.floor(round(tail * (images + 1), 6))) - 1
-    high = int(np.ceil(round((1 - tail) * (images + 1), 6))) - 1
-    return Calibration(
-        level=level,
-        low=float(scaled[max(low, 0)]),
-        high=float(scaled[min(high, images - 1)]),
-        offset=OFFSET,
-        power=power,
-        images=images,
-    )
+    sizes = np.sort(np.abs(truths - counts) / (counts + OFFSET) ** power)
+    rank = math.ceil(round(level * (len(sizes) + 1), 6))  # one more image: the finite-sample correction
+    width = float(sizes[rank - 1])
+    return Calibration(level=level, low=-width, high=width, offset=OFFSET, power=power, images=len(sizes))
 
 
 def _power(counts: Values, truths: Values) -> float:
