@@ -88,8 +88,10 @@ class Page:
 
     def download(self, identity: str, name: str) -> Path:
         self.click(identity)
-        eventually(lambda: (self.downloads / name).is_file())
-        return self.downloads / name
+        file = self.downloads / name
+        # An empty file holds the name until the whole one takes its place.
+        eventually(lambda: file.is_file() and file.stat().st_size > 0)
+        return file
 
     def complaints(self) -> list[str]:
         """What the browser's console holds against the page, a violated policy say."""
