@@ -84,12 +84,17 @@ def throughput(args: argparse.Namespace, images: list[bytes]) -> dict[str, Any]:
         for _ in range(args.rounds):
             bare = _bare(counter, images, args.seconds)
             pairs.append((bare, asyncio.run(_closed(url, images, args.clients, args.seconds))["per_second"]))
+    return {**compared(pairs, "bare", "service"), "clients": args.clients}
+
+
+def compared(pairs: Sequence[tuple[float, float]], base: str, other: str) -> dict[str, Any]:
+    """Rounds of two rates, taken in turns: their medians, and the median of each round's ratio."""
+    ratios = [rate / reference for reference, rate in pairs]
     return {
-        "bare_per_second": round(statistics.median(bare for bare, _ in pairs), 3),
-        "service_per_second": round(statistics.median(service for _, service in pairs), 3),
-        "ratio": round(statistics.median(service / bare for bare, service in pairs), 3),
-        "ratios": [round(service / bare, 3) for bare, service in pairs],
-        "clients": args.clients,
+        f"{base}_per_second": round(statistics.median(reference for reference, _ in pairs), 3),
+        f"{other}_per_second": round(statistics.median(rate for _, rate in pairs), 3),
+        "ratio": round(statistics.median(ratios), 3),
+        "ratios": [round(ratio, 3) for ratio in ratios],
     }
 
 

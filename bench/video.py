@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import io
-import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ FRAMES_PER_SECOND = 25
 def video(args: argparse.Namespace, images: Sequence[bytes]) -> dict[str, Any]:
     """The same frames as JPEGs from the load generator and as a video from the client, as many in flight, in turns."""
     from uepnet.bench.served import served
+    from uepnet.bench.service import compared
 
     frames = _of_one_size(images)
     bodies = [_jpeg(frame) for frame in frames]
@@ -30,13 +30,7 @@ def video(args: argparse.Namespace, images: Sequence[bytes]) -> dict[str, Any]:
         for _ in range(args.rounds):
             load = _loaded_per_second(url, bodies, args.clients, args.seconds)
             pairs.append((load, _counted_per_second(path, url, args.clients)))
-    return {
-        "load_per_second": round(statistics.median(load for load, _ in pairs), 3),
-        "video_per_second": round(statistics.median(video for _, video in pairs), 3),
-        "ratio": round(statistics.median(video / load for load, video in pairs), 3),
-        "ratios": [round(video / load, 3) for load, video in pairs],
-        "in_flight": args.clients,
-    }
+    return {**compared(pairs, "load", "video"), "in_flight": args.clients}
 
 
 def _loaded_per_second(url: str, bodies: Sequence[bytes], senders: int, seconds: float) -> float:
