@@ -1,8 +1,10 @@
+import copy
+
 import pytest
 import torch
 
 from uepnet.model.artifact import Layout
-from uepnet.model.network import build, encoder_weights
+from uepnet.model.network import Normed, build, encoder_weights
 
 
 def count(module: torch.nn.Module) -> float:
@@ -40,6 +42,28 @@ def test_the_paper_s_layers_start_small_and_unbiased() -> None:
     weights = network.ups[0].reduce[0].weight
     assert weights.std().item() == pytest.approx(0.01, rel=0.05)
     assert network.heads[0][0].bias.abs().max() == 0
+
+
+def test_a_norm_that_keeps_its_statistics_is_folded_without_changing_anything() -> None:
+    torch.manual_seed(0)
+    folded = Normed(torch.nn.Conv2d(4, 6, 3, padding=1, bias=False), torch.nn.BatchNorm2d(6), torch.nn.ReLU6()).eval()
+    for part in (folded[1].running_mean, folded[1].running_var, folded[1].weight, folded[1].bias):
+        part.data.uniform_(0.5, 2.0)
+    plain = torch.nn.Sequential(*(copy.deepcopy(layer) for layer in folded)).eval()
+    image = torch.randn(2, 4, 8, 8)
+    for network in (folded, plain):
+        network(image).square().sum().backward()
+    assert torch.allclose(folded(image), plain(image), atol=1e-5)
+    for ours, theirs in zip(folded.parameters(), plain.parameters(), strict=True):
+        assert ours.grad is not None and theirs.grad is not None
+        assert torch.allclose(ours.grad, theirs.grad, rtol=1e-4, atol=1e-3)
+
+
+def test_a_norm_that_learns_sees_its_batch() -> None:
+    layer = Normed(torch.nn.Conv2d(3, 5, 1, bias=False), torch.nn.BatchNorm2d(5)).train()
+    values = layer(torch.randn(4, 3, 6, 6))
+    assert torch.allclose(values.mean((0, 2, 3)), torch.zeros(5), atol=1e-5)
+    assert layer[1].num_batches_tracked == 1
 
 
 def test_early_stages_can_be_named() -> None:
