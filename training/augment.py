@@ -1,10 +1,11 @@
 """Scale, crop and mirror, on the image and its points together: counts are recomputed, never interpolated."""
 
+import io
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageFilter
 
 from uepnet.training.dataset import Points
 from uepnet.training.targets import Kernel, local_counts
@@ -54,13 +55,22 @@ def crop(
 
 
 def _jittered(tile: NDArray[np.uint8], strength: float, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Another light and another camera: gamma, contrast and brightness by one table; now and then grey."""
+    """Another light and another camera: gamma, contrast, brightness and tint by a table a channel; now and then
+    grey, out of focus or packed hard."""
     gamma, contrast = np.exp(rng.uniform(-strength, strength, 2))
     level = (np.arange(256) / 255) ** gamma
-    table = np.clip(255 * (contrast * (level - 0.5) + 0.5 + rng.uniform(-strength, strength) / 2), 0, 255)
-    tile = table.astype(np.uint8)[tile]
+    bright = 255 * (contrast * (level - 0.5) + 0.5 + rng.uniform(-strength, strength) / 2)
+    tint = np.exp(rng.uniform(-strength, strength, 3) / 3)
+    tables = np.clip(bright[:, None] * tint, 0, 255).astype(np.uint8)
+    tile = np.stack([tables[:, channel][tile[..., channel]] for channel in range(3)], axis=2)
     if rng.random() < strength / 2:
         tile = tile.mean(axis=2, keepdims=True).astype(np.uint8).repeat(3, axis=2)
+    if rng.random() < strength / 2:
+        tile = np.array(Image.fromarray(tile).filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 1.2))))
+    if rng.random() < strength / 2:
+        packed = io.BytesIO()
+        Image.fromarray(tile).save(packed, "JPEG", quality=int(rng.integers(15, 60)))
+        tile = np.array(Image.open(packed))  # writable
     return tile
 
 

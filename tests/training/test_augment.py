@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,3 +67,21 @@ def test_the_same_randomness_gives_the_same_tile() -> None:
     augment = Augment(128, jitter=0.3)
     made = [crop(image, points, Kernel(), augment, np.random.default_rng(3), 8, PADDING) for _ in range(2)]
     assert np.array_equal(made[0][0], made[1][0]) and np.array_equal(made[0][1], made[1][1])
+
+
+def test_another_light_and_camera_change_the_picture_alone() -> None:
+    points = np.array([[40.5, 40.5]])
+    image = picture(96, 96, points) // 2 + 60  # grey, so that any light changes it
+    plain = Augment(size=96, scale=(1, 1), mirror=False)
+    tiles = []
+    for seed in range(40):
+        tile, counts = crop(
+            image, points, Kernel(fixed=3.0), replace(plain, jitter=0.3), np.random.default_rng(seed), 8, PADDING
+        )
+        assert tile.shape == (96, 96, 3) and tile.dtype == np.uint8 and tile.flags.writeable
+        assert counts.sum() == pytest.approx(1, rel=1e-4)
+        assert tile[36:45, 36:45].mean() > tile[60:, 60:].mean() + 40  # the person can still be seen
+        tiles.append(tile)
+    assert len({tile.tobytes() for tile in tiles}) == 40
+    coloured = [tile for tile in tiles if not (tile[..., 0] == tile[..., 2]).all()]
+    assert 0 < len(coloured) < 40
