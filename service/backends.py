@@ -19,6 +19,7 @@ from uepnet.model.image import load_image
 from uepnet.model.zones import Zone, ZoneCount
 from uepnet.service.client import Client, CountAnswer
 from uepnet.service.frames import Picture
+from uepnet.service.tiff import tiff
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -62,10 +63,12 @@ class InProcess:
 
 
 class OverServer:
-    """A server counts; several threads may ask at once."""
+    """A server counts; several threads may ask at once. Count maps travel only where something is drawn from them."""
 
-    def __init__(self, client: Client, in_flight: int | None = None, camera: str | None = None) -> None:
-        self._client, self._camera = client, camera
+    def __init__(
+        self, client: Client, in_flight: int | None = None, camera: str | None = None, with_map: bool = False
+    ) -> None:
+        self._client, self._camera, self._with_map = client, camera, with_map
         self.in_flight = in_flight or 8
         self.in_flight_live = in_flight or 2  # one is counted while the next is on its way
         self._packed = not _is_loopback(client.host)
@@ -74,38 +77,37 @@ class OverServer:
 
     def count(self, picture: Picture, zones: Sequence[Zone]) -> tuple[Count, ModelName]:
         content = picture if isinstance(picture, bytes) else without_loss(picture, self._packed)
-        answer = self._client.count(content, zones, camera=self._camera, with_map=True)
-        return as_count(answer), ModelName(answer.model.name, answer.model.version)
+        answer = self._client.count(content, zones, camera=self._camera, with_map=self._with_map)
+        return as_count(answer, self._with_map), ModelName(answer.model.name, answer.model.version)
 
     def close(self) -> None:
         self._client.close()
 
 
 def without_loss(image: NDArray[np.uint8], packed: bool) -> bytes:
-    """The very pixels as PNG, or as BMP: within one machine bytes are cheaper than packing them."""
+    """The very pixels as PNG, or as TIFF: within one machine bytes are cheaper than packing them."""
+    if not packed and image.nbytes <= LARGEST_UNPACKED_BYTES:
+        return tiff(image)
     file = io.BytesIO()
-    if packed or image.nbytes > LARGEST_UNPACKED_BYTES:
-        Image.fromarray(image).save(file, "PNG", compress_level=1)
-    else:
-        Image.fromarray(image).save(file, "BMP")
+    Image.fromarray(image).save(file, "PNG", compress_level=1)
     return file.getvalue()
 
 
-def as_count(answer: CountAnswer) -> Count:
-    """A server's answer as what counting in process gives."""
-    if answer.map is None:
+def as_count(answer: CountAnswer, with_map: bool) -> Count:
+    """A server's answer as what counting in process gives; without a map that of no cells."""
+    if with_map and answer.map is None:
         raise InferenceError("The server sent no count map: it is older than this client.")
     bounds = answer.range
     return Count(
         count=answer.count,
         range=None if bounds is None else Range(bounds.low, bounds.high, bounds.level),
-        count_map=answer.map.array(),
+        count_map=np.zeros((0, 0), np.float32) if answer.map is None else answer.map.array(),
         width=answer.width,
         height=answer.height,
         zones=tuple(ZoneCount(zone.name, zone.count) for zone in answer.zones),
         saturated=answer.saturated,
         warnings=tuple(answer.warnings),
-        cell=answer.map.cell,
+        cell=8 if answer.map is None else answer.map.cell,
     )
 
 

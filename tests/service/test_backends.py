@@ -14,6 +14,7 @@ from uepnet.model.runtime import Runtime
 from uepnet.model.zones import Zone
 from uepnet.service.backends import InProcess, OverServer, count_fields, in_order, without_loss
 from uepnet.service.client import Client
+from uepnet.service.tiff import tiff
 
 LEFT = Zone(name="left", units="fractions", polygon=((0, 0), (0.5, 0), (0.5, 1), (0, 1)))
 
@@ -101,7 +102,7 @@ def test_in_process_and_over_a_server_a_frame_has_the_same_count(service: Runnin
     image = np.random.default_rng(5).integers(0, 256, (100, 150, 3), np.uint8)
     runtime = Runtime(model_dir, device="cpu")
     here = InProcess(runtime.artifact, runtime.run_tiles)
-    there = OverServer(Client(service.url))
+    there = OverServer(Client(service.url), with_map=True)
     for picture in (image, encoded(image)):
         first, second = here.count(picture, [LEFT]), there.count(picture, [LEFT])
         assert count_fields(*first) == count_fields(*second)
@@ -110,12 +111,28 @@ def test_in_process_and_over_a_server_a_frame_has_the_same_count(service: Runnin
     there.close()
 
 
-@pytest.mark.parametrize(("packed", "start"), [(False, b"BM"), (True, b"\x89PNG")])
+@pytest.mark.parametrize(("packed", "start"), [(False, b"II*\x00"), (True, b"\x89PNG")])
 def test_frames_travel_without_loss(packed: bool, start: bytes) -> None:
     image = np.random.default_rng(5).integers(0, 256, (31, 47, 3), np.uint8)
     content = without_loss(image, packed)
     assert content.startswith(start)
     assert np.array_equal(load_image(content), image)
+
+
+def test_count_maps_travel_only_where_they_are_drawn(service: Running) -> None:
+    backend = OverServer(Client(service.url))
+    count, _ = backend.count(encoded(np.zeros((64, 64, 3), np.uint8)), [LEFT])
+    assert count.count_map.size == 0
+    assert count.zones[0].name == "left"
+    backend.close()
+
+
+@given(st.integers(1, 70), st.integers(1, 70))
+def test_an_unpacked_frame_of_any_size_is_read_as_it_was(width: int, height: int) -> None:
+    image = np.random.default_rng(width * height).integers(0, 256, (height, width, 3), np.uint8)
+    assert np.array_equal(load_image(tiff(image)), image)
+    turned = image.transpose(1, 0, 2)  # not contiguous
+    assert np.array_equal(load_image(tiff(turned)), turned)
 
 
 def test_a_frame_too_large_for_a_body_is_packed() -> None:

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     console = Console()
     failed = 0
     with ExitStack() as stack:
-        backend = stack.enter_context(closing(open_backend(args)))
+        backend = stack.enter_context(closing(open_backend(args, with_map=args.overlay is not None)))
         reports = [stack.enter_context(closing(report)) for report in open_reports(args, console, zones)]
         # On the table's own screen where that is a terminal: rows and bar must not overwrite each other.
         screen = console if console.is_terminal and not args.json else Console(stderr=True)

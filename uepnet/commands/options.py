@@ -34,8 +34,8 @@ def add_counting(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_backend(args: argparse.Namespace, camera: str | None = None) -> "Backend":
-    """The server asked for, or the model in this process."""
+def open_backend(args: argparse.Namespace, with_map: bool, camera: str | None = None) -> "Backend":
+    """The server asked for, or the model in this process; `with_map` where pictures are drawn."""
     from uepnet.model.errors import InputError
 
     if args.server is None:
@@ -50,7 +50,7 @@ def open_backend(args: argparse.Namespace, camera: str | None = None) -> "Backen
 
     if args.model is not None:
         raise InputError("--model and --server exclude each other: a server counts with its own model.")
-    return OverServer(Client(args.server, patience_seconds=args.patience), args.in_flight, camera)
+    return OverServer(Client(args.server, patience_seconds=args.patience), args.in_flight, camera, with_map)
 
 
 def load_zones(args: argparse.Namespace) -> "tuple[Zone, ...]":

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     source = open_source(args.source, choice, args.rate)
     summary = Summary()
     with ExitStack() as stack:
-        backend = stack.enter_context(closing(open_backend(args, args.camera)))
+        backend = stack.enter_context(closing(open_backend(args, args.annotate is not None, args.camera)))
         sink = stack.enter_context(closing(open_sink(args)))
         annotated = open_annotated(args, zones)
         if annotated is not None:
