@@ -34,6 +34,7 @@ LEAST = {
     "batch": 1,
     "count_loss": 0.0,
     "clip": 1e-12,
+    "average": 0.0,
     "seed": 0,
     "workers": 0,
     "threads": 0,
@@ -48,6 +49,7 @@ class Config:
     """Everything a run depends on; written to config.json, and the same file on resuming."""
 
     data: tuple[tuple[str, str], ...]  # (data set, root), ...
+    repeat: tuple[int, ...] = ()  # how often a round shows each data set's images; () is once
     fold: int = 0  # of data sets that are cross-validated
     empty: str = ""  # a folder of pictures with nobody in them; every other one is held back
     empty_share: float = 0.0
@@ -81,8 +83,9 @@ class Config:
     warm_up: int = 200
     steps: int = 4000
     batch: int = 8
-    count_loss: float = 0.1  # weight of the error of expected counts, summed over blocks
+    count_loss: float = 1.0  # weight of the error of expected counts, summed over blocks
     clip: float = 5.0
+    average: float = 0.0  # keep a running mean of the weights with this decay; 0: those of the last step
     keep: str = "last"  # or "best": the weights with the lowest validation error
     seed: int = 0
     # machine
@@ -106,6 +109,10 @@ class Config:
             raise InputError("--scale takes two positive numbers, the lower one first.")
         if self.empty_share > 1:
             raise InputError(f"--empty-share is a share, at most 1, not {self.empty_share:g}.")
+        if self.average >= 1:
+            raise InputError(f"--average forgets a little at each step: below 1, such as 0.998, not {self.average:g}.")
+        if any(times < 1 for times in self.repeat) or (self.repeat and len(self.repeat) != len(self.data)):
+            raise InputError("--repeat takes a whole number of at least 1 for every data set, in their order.")
         if self.freeze > STAGES[self.encoder]:
             raise InputError(f"--freeze: the encoder {self.encoder} has {STAGES[self.encoder]} stages.")
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
@@ -121,6 +128,7 @@ class Config:
         values = json.loads((run / "config.json").read_text())
         values["data"] = tuple((name, root) for name, root in values["data"])
         values["scale"] = tuple(values["scale"])
+        values["repeat"] = tuple(values.get("repeat", ()))
         return cls(**{key: value for key, value in values.items() if key in {f.name for f in fields(cls)}})
 
     def write(self, run: Path) -> None:

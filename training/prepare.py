@@ -70,6 +70,13 @@ def samples_of(config: Config, split: str) -> list[dataset.Sample]:
     ]
 
 
+def drawn_from(config: Config) -> list[dataset.Sample]:
+    """What tiles are cut from: the training split, each data set as often as it is repeated."""
+    times = config.repeat or (1,) * len(config.data)
+    parts = [samples_of(replace(config, data=(pair,), repeat=()), "fit") for pair in config.data]
+    return [sample for part, number in zip(parts, times, strict=True) for sample in part * number]
+
+
 def fit_partition(samples: list[dataset.Sample], config: Config) -> Partition:
     """The intervals, from the unscaled images of the training split."""
     counts = local_counts_of(samples, config.cell, config.kernel_override)

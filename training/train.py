@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from uepnet.model.artifact import Artifact
 from uepnet.model.errors import ModelError
@@ -24,7 +25,11 @@ from uepnet.training.batches import Positions, Tiles, loader
 from uepnet.training.config import Config
 from uepnet.training.evaluate import count_errors, torch_runner
 from uepnet.training.graph import normalise
-from uepnet.training.prepare import claim, empties, initialise, make_artifact, samples_of
+from uepnet.training.prepare import claim, drawn_from, empties, initialise, make_artifact, samples_of
+
+SPREAD = 0.22  # how far a block's count is off where it holds many people, as a share of them
+SHAPE = SPREAD**-2  # of the negative binomial
+FEWEST = 0.05  # people, added to every block: an empty one has a mean, too
 
 
 @dataclass
@@ -108,13 +113,20 @@ class Losses(nn.Module):
         return losses
 
     def _count_error(self, expected: Tensor, counts: Tensor) -> Tensor:
-        """Absolute errors over blocks of 4x4 and 16x16 cells, per tile relative to the root of its people."""
-        scale = (counts.sum((1, 2)) + 10).sqrt()
-        difference = (expected - counts)[:, None]
+        """How unlikely the people in blocks of 4x4 and 16x16 cells are: the negative binomial's deviance.
+
+        It is least at the mean. An absolute error is least at the median, and the median of a block that mostly holds
+        nobody is nobody: a network trained on it counts too low where people stand apart. The variance is that of
+        people who come one by one, and SPREAD of the count on top.
+        """
         error = torch.zeros((), device=counts.device)
         for block in (4, 16):
-            summed = functional.avg_pool2d(difference, block, ceil_mode=True, divisor_override=1)
-            error = error + (summed.abs().sum((1, 2, 3)) / scale).mean() / 2
+            mean, seen = (
+                functional.avg_pool2d(people[:, None], block, ceil_mode=True, divisor_override=1) + FEWEST
+                for people in (expected, counts)
+            )
+            odds = torch.log1p(mean / SHAPE) - torch.log1p(seen / SHAPE)
+            error = error + 2 * (torch.xlogy(seen, seen / mean) + (seen + SHAPE) * odds).mean()
         return error
 
 
@@ -128,10 +140,16 @@ class Run:
     network: UEPNet
     optimiser: torch.optim.Optimizer
     schedule: Schedule
+    average: AveragedModel | None = None  # the mean of the last steps' weights: what is kept, where there is one
     step: int = 0
     best: float = math.inf
     seconds: float = 0.0
     started: float = field(default_factory=time.monotonic)
+
+    @property
+    def result(self) -> nn.Module:
+        """The network that is validated and kept."""
+        return self.average.module if self.average is not None else self.network
 
     def save(self) -> None:
         """Write checkpoint.pt; a crash in the middle leaves the old one."""
@@ -141,6 +159,7 @@ class Run:
             "best": self.best,
             "seconds": self.seconds + time.monotonic() - self.started,
             "network": self.network.state_dict(),
+            "average": self.average.state_dict() if self.average is not None else None,
             "optimiser": self.optimiser.state_dict(),
             "schedule": self.schedule.state(),
             "rng": torch.get_rng_state(),
@@ -160,6 +179,8 @@ class Run:
         if state["layout"] != self.artifact.layout.model_dump_json():
             raise ModelError(f"{path} belongs to another network than config.json describes.")
         self.network.load_state_dict(state["network"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.schedule = Schedule(self.config, **state["schedule"])
         self.step, self.best, self.seconds = state["step"], state["best"], state["seconds"]
@@ -167,7 +188,7 @@ class Run:
 
     def export_weights(self) -> None:
         partial = self.folder / "weights.partial"
-        save_file({key: value.contiguous() for key, value in self.network.state_dict().items()}, partial)
+        save_file({key: value.contiguous() for key, value in self.result.state_dict().items()}, partial)
         partial.replace(self.folder / "weights.safetensors")
 
 
@@ -195,16 +216,18 @@ def train(
             artifact.save(folder)
             config.write(folder)
         network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        run = Run(folder, config, artifact, network, _optimiser(network, config), Schedule(config))
+        average = None
+        if config.average:
+            average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(config.average))  # type: ignore[no-untyped-call]
+        run = Run(folder, config, artifact, network, _optimiser(network, config), Schedule(config), average)
         if resume:
             run.restore()
-        _loop(run, samples, held, device, rank, world, watch, stop)
+        _loop(run, held, device, rank, world, watch, stop)
         return artifact
 
 
 def _loop(
     run: Run,
-    samples: list[dataset.Sample],
     held: list[dataset.Sample],
     device: torch.device,
     rank: int,
@@ -213,7 +236,7 @@ def _loop(
     stop: Callable[[], bool],
 ) -> None:
     config = run.config
-    stream = loader(_tiles(run, samples), Positions(config.batch, run.step, config.steps, rank, world), config.workers)
+    stream = loader(_tiles(run), Positions(config.batch, run.step, config.steps, rank, world), config.workers)
     learn = _learner(run, device)
     saved = time.monotonic()
     with distributed.Log(run.folder, run.step, enabled=rank == 0) as log:
@@ -237,10 +260,10 @@ def _loop(
                 break
 
 
-def _tiles(run: Run, samples: list[dataset.Sample]) -> Tiles:
+def _tiles(run: Run) -> Tiles:
     config = run.config
     return Tiles(
-        samples=samples,
+        samples=drawn_from(config),
         augment=Augment(config.crop, scale=config.scale, mirror=config.mirror, jitter=config.jitter),
         cell=config.cell,
         padding=run.artifact.normalisation.padding,
@@ -272,6 +295,8 @@ def _learner(run: Run, device: torch.device) -> Callable[[Tensor, Tensor], dict[
         parts["loss"].backward()
         nn.utils.clip_grad_norm_(run.network.parameters(), config.clip)
         run.optimiser.step()
+        if run.average is not None:
+            run.average.update_parameters(run.network)
         values = distributed.mean({name: float(value.detach()) for name, value in parts.items()}, device)
         if not math.isfinite(values["loss"]):
             raise ModelError(f"The loss is no longer finite at step {run.step}: try a smaller --lr.")
@@ -283,8 +308,7 @@ def _learner(run: Run, device: torch.device) -> Callable[[Tensor, Tensor], dict[
 def _validate(run: Run, held: list[dataset.Sample], device: torch.device, rank: int, world: int) -> Progress:
     """MAE and RMSE over the validation split, through the path that is served; then keep the weights."""
     chosen = held[:: max(1, len(held) // run.config.validate_images)] if run.config.validate_images else held
-    run.network.eval()
-    runner = torch_runner(run.network, run.artifact, device)
+    runner = torch_runner(run.result.eval(), run.artifact, device)
     errors = count_errors(chosen[rank::world], run.artifact, runner)
     total, square, images = distributed.total([sum(map(abs, errors)), sum(e * e for e in errors), len(errors)], device)
     mae = total / max(1.0, images)

@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 from scenes import release, starting_weights
 
 from uepnet.cli import main
 from uepnet.model.artifact import Artifact
 from uepnet.model.errors import DataError, ImageError, ModelError, OutputError
+from uepnet.model.runtime import BUNDLED
 from uepnet.training import dataset
 from uepnet.training.config import Config
-from uepnet.training.prepare import BUNDLED_WEIGHTS
-from uepnet.training.train import Progress, Schedule, train
+from uepnet.training.prepare import BUNDLED_WEIGHTS, drawn_from, samples_of
+from uepnet.training.train import Losses, Progress, Schedule, train
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,47 @@ def test_a_stopped_run_resumes_to_the_same_bits(place: Path, tmp_path: Path, wor
     assert not (tmp_path / "broken" / "weights.safetensors").exists()
     train(tmp_path / "broken", setup, resume=True)
     assert_same_weights(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_the_mean_of_the_weights_is_kept_and_resumes_to_the_same_bits(place: Path, tmp_path: Path) -> None:
+    setup = config(place, average=0.9)
+    train(tmp_path / "whole", setup)
+    seen: list[int] = []
+    train(tmp_path / "broken", setup, watch=lambda p: seen.append(p.step), stop=lambda: len(seen) >= 3)
+    train(tmp_path / "broken", setup, resume=True)
+    assert_same_weights(tmp_path / "whole", tmp_path / "broken")
+    train(tmp_path / "last", config(place))
+    state = torch.load(tmp_path / "whole" / "checkpoint.pt", weights_only=True)
+    name = "heads.0.0.weight"
+    assert torch.equal(state["network"][name], weights(tmp_path / "last")[name])  # it trains on as if there were none
+    assert not torch.equal(weights(tmp_path / "whole")[name], weights(tmp_path / "last")[name])
+
+
+def test_a_repeated_data_set_is_drawn_as_often(place: Path) -> None:
+    def names(samples: list[dataset.Sample]) -> list[str]:
+        return [sample.name for sample in samples]
+
+    pair = ("shanghaitech-a", str(place / "crowds"))
+    once = names(samples_of(config(place), "fit"))
+    uneven = config(place, data=(pair, pair), repeat=(3, 1))
+    assert names(drawn_from(config(place))) == once
+    assert names(drawn_from(uneven)) == once * 4
+    assert names(samples_of(uneven, "fit")) == once * 2  # what intervals are fitted to is not repeated
+
+
+@given(st.floats(0, 500), st.floats(0, 500), st.floats(0.05, 0.95))
+def test_the_count_loss_is_least_at_the_mean_of_what_may_be_there(low: float, high: float, chance: float) -> None:
+    """Where a block holds `high` people with some chance and else `low`, the best answer is the mean of both."""
+    losses = Losses(Artifact.load(BUNDLED), 1.0)
+
+    def expected(answer: float) -> float:
+        blocks = [losses._count_error(torch.full((1, 1, 1), answer), torch.full((1, 1, 1), t)) for t in (low, high)]
+        return (1 - chance) * float(blocks[0]) + chance * float(blocks[1])
+
+    mean = (1 - chance) * low + chance * high
+    tolerance = 1e-5 * (1 + expected(mean))  # of single precision
+    for other in (0.5 * mean, 0.9 * mean, 1.1 * mean + 0.1, 2 * mean + 1):
+        assert expected(mean) <= expected(other) + tolerance
 
 
 def test_a_killed_run_resumes_to_the_same_bits_and_cuts_its_log_back(place: Path, tmp_path: Path) -> None:
@@ -230,6 +274,9 @@ def test_a_checkpoint_of_another_network_is_refused(place: Path, tmp_path: Path)
         (["--freeze", "9"], "has 8 stages"),
         (["--empty", "nowhere"], "nowhere is missing"),
         (["--empty-share", "2"], "at most 1"),
+        (["--average", "1"], "below 1"),
+        (["--repeat", "2", "1"], "for every data set"),
+        (["--repeat", "0"], "at least 1"),
     ],
 )
 def test_a_wrong_option_is_one_sentence_and_exit_2(

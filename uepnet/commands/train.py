@@ -38,6 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--resume", type=Path, metavar="RUN", help="go on with this run")
     where.add_argument("--empty", metavar="DIR", help="pictures with nobody in them, mixed in (half is held back)")
     where.add_argument("--empty-share", type=float, help="share of tiles that hold nobody (0.1 with --empty)")
+    where.add_argument(
+        "--repeat", type=int, nargs="+", metavar="N", help="show each data set's images so often a round (once)"
+    )
     where.add_argument("--preset", choices=["fast", "paper"], default="fast")
     net = parser.add_argument_group("network")
     net.add_argument("--encoder", choices=["efficientnet-lite0", "vgg16"])
@@ -79,6 +82,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     loop.add_argument("--warm-up", type=int, metavar="STEPS", help="a tenth of the steps, at most 200; paper: none")
     loop.add_argument("--count-loss", type=float, help="weight of the error of expected counts; 0: the paper's loss")
     loop.add_argument("--clip", type=float, help="largest norm of the gradient")
+    loop.add_argument(
+        "--average", type=float, metavar="DECAY", help="keep a running mean of the weights, such as 0.998 (none)"
+    )
     loop.add_argument("--keep", choices=["last", "best"], help="which weights to keep")
     loop.add_argument("--seed", type=int)
     box = parser.add_argument_group("machine")
@@ -182,8 +188,9 @@ def _config(args: argparse.Namespace) -> "Config":
         values["empty_share"] = 0.1
     if args.no_scale:
         values["scale"] = (1.0, 1.0)
-    if "scale" in values:
-        values["scale"] = tuple(values["scale"])
+    for name in ("scale", "repeat"):
+        if name in values:
+            values[name] = tuple(values[name])
     if args.fold and args.fold != "all":
         values["fold"] = _whole(args.fold)
     else:
