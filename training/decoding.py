@@ -4,6 +4,7 @@ The network runs once over every held-back image, its mirror image and each size
 computed from the same logits, on images with people (the error) and on images without (who is counted where nobody is).
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from uepnet.training.graph import expectation, normalise
 TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8)
 FLOORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 FEW = 10  # people; below it errors are scaled as for this many
+SAME = 1.03  # times the lowest error: what a few dozen images cannot tell apart
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,14 @@ class Way:
     def cost(self) -> float:
         """The work, times that of an image as it is."""
         return self.scale**2 * (2 if self.mirror else 1)
+
+    @property
+    def oddness(self) -> float:
+        """How far from the plain expectation of the image as it is."""
+        odd = (
+            (self.decoding != "expectation") + self.mirror + abs(math.log(self.scale)) + abs(math.log(self.temperature))
+        )
+        return round(odd + self.floor, 6)
 
     def apply(self, artifact: Artifact) -> Artifact:
         """The artifact that decodes this way."""
@@ -103,7 +113,8 @@ def best(rows: Sequence[Row]) -> Row:
     """The lowest scaled error, against each group's best, among the ways that count nobody where nobody is.
 
     Not the lowest MAE: over a few dozen images that is the error of the one or two largest crowds. Not the lowest
-    relative error: that is the smallest crowds', and prefers counts that are too low.
+    relative error: that is the smallest crowds', and prefers counts that are too low. Ways that differ by less than
+    a few dozen images can tell are the same, and of those the plainest is taken.
     """
     fit = [row for row in rows if row.fit_for_service()] or list(rows)
     lowest = [min(row.scaled[group] for row in rows) or 1.0 for group in range(len(rows[0].scaled))]
@@ -112,7 +123,8 @@ def best(rows: Sequence[Row]) -> Row:
         scaled = sum(error / low for error, low in zip(row.scaled, lowest, strict=True))
         return scaled * (1 + 0.03 * max(0.0, row.way.cost - 1))  # twice the work must earn three per cent
 
-    return min(fit, key=cost)
+    enough = SAME * min(map(cost, fit))
+    return min((row for row in fit if cost(row) <= enough), key=lambda row: (row.way.oddness, cost(row)))
 
 
 def _counts(

@@ -209,6 +209,15 @@ def test_one_huge_crowd_does_not_decide_how_everything_is_counted() -> None:
     assert best([helps_the_huge, helps_the_rest]) is helps_the_rest
 
 
+def test_of_ways_that_are_as_good_the_plainest_is_taken() -> None:
+    nobody = (0.0, 0.0, 0.0)
+    plain = Row(Way("expectation"), (10.0,), (0.102,), (0.0,), nobody)
+    odd = Row(Way("expectation", 1.4, 0.3), (10.0,), (0.100,), (0.0,), nobody)
+    better = Row(Way("expectation", 1.4, 0.3), (9.0,), (0.090,), (0.0,), nobody)
+    assert best([odd, plain]) is plain
+    assert best([better, plain]) is better
+
+
 def test_the_best_way_is_written_into_the_run(place: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = f"analyse decoding --dataset shanghaitech-a --root {place / 'crowds'} --model {run} --write --json"
     assert main(line.split()) == 0
