@@ -32,9 +32,10 @@ class House:
         self.draining = False
         metrics.requests_limit.set(settings.max_requests)
 
-    def check_draining(self) -> None:
+    def check_draining(self, counted: bool = True) -> None:
         if self.draining:
-            self._metrics.reject("draining")
+            if counted:
+                self._metrics.reject("draining")
             detail = "The service is shutting down; another one may answer."
             raise Refused("draining", detail, {"Connection": "close"})
 

@@ -58,6 +58,7 @@ async def server_metadata() -> dict[str, Any]:
     return {"name": NAME, "version": __version__, "extensions": ["binary_tensor_data"]}
 
 
+@router.head("/health/live", include_in_schema=False)
 @router.get("/health/live", summary="Alive: the process need not be restarted; never asks for a key")
 async def live(request: Request) -> Response:
     serving: Serving = request.app.state.serving
@@ -66,6 +67,7 @@ async def live(request: Request) -> Response:
     return JSONResponse({"live": True})
 
 
+@router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", summary="Ready: requests are taken", responses=problems(503))
 async def ready(request: Request) -> Response:
     _check_ready(request)
@@ -145,6 +147,7 @@ def _tensors(counted: Sequence[Counted]) -> dict[OutputName, NDArray[Any]]:
 
 
 def _check_ready(request: Request) -> None:
+    """A probe is no request that was turned away, and is not counted as one."""
     serving: Serving = request.app.state.serving
-    serving.house.check_draining()
-    serving.ready_engine()
+    serving.house.check_draining(counted=False)
+    serving.ready_engine(counted=False)

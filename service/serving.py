@@ -55,9 +55,10 @@ class Serving:
     def is_ready(self) -> bool:
         return self.engine is not None and self.is_alive and not self.house.draining
 
-    def ready_engine(self) -> Engine:
+    def ready_engine(self, counted: bool = True) -> Engine:
         if self.engine is None or not self.is_alive:
-            self.metrics.reject("not_ready")
+            if counted:
+                self.metrics.reject("not_ready")
             raise Refused("not-ready", "The model is not loaded yet, or its device has failed.")
         return self.engine
 

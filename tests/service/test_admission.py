@@ -224,7 +224,9 @@ def test_a_lost_device_fails_liveness_and_readiness(serve: Serve, held: HeldRunt
         assert server.count(IMAGE).status_code == 500
     eventually(lambda: server.http.get("/v2/health/live").status_code == 503)
     assert server.http.get("/v2/health/ready").status_code == 503
+    assert server.metric("uepnet_rejected_total", reason="not_ready") == 0  # a probe is nobody who was turned away
     assert server.count(IMAGE).status_code == 503
+    assert server.metric("uepnet_rejected_total", reason="not_ready") == 1
 
 
 def test_a_device_that_refuses_costs_no_place(serve: Serve, held: HeldRuntime) -> None:

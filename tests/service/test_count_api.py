@@ -203,6 +203,7 @@ def test_a_batch_is_answered_in_order_and_a_bad_image_spoils_only_itself(service
     assert bad.problem.type == "urn:uepnet:problem:wrong-image"
     assert dark.answer is not None and dark.answer.count == 0
     assert dark.answer.width == 320
+    assert "map" not in response.json()["results"][0]["answer"]
 
 
 def test_a_batch_of_too_many_or_no_images_is_refused(service: Running) -> None:

@@ -45,6 +45,12 @@ def test_tritons_client_sees_a_healthy_server_and_the_model(client: triton.Infer
     assert not client.is_model_ready("other")
 
 
+@pytest.mark.parametrize("path", ["/v2/health/live", "/v2/health/ready"])
+def test_load_balancers_may_ask_for_the_head_alone(service: Running, path: str) -> None:
+    answer = service.http.head(path)
+    assert answer.status_code == 200 and answer.content == b""
+
+
 def test_tritons_client_counts_images(client: triton.InferenceServerClient, service: Running) -> None:
     result = client.infer("uepnet", [images(LIGHT, DARK)], request_id="7")
     expected = service.count(LIGHT).json()
