@@ -94,6 +94,7 @@ def _resample(
     tile[:] = padding
     if inner_width > 0 and inner_height > 0:
         box = (x / factor, y / factor, (x + inner_width) / factor, (y + inner_height) / factor)
-        filtered = Image.fromarray(image).resize((inner_width, inner_height), Image.Resampling.BILINEAR, box=box)
+        # The filter with which images are counted at another size.
+        filtered = Image.fromarray(image).resize((inner_width, inner_height), Image.Resampling.BICUBIC, box=box)
         tile[:inner_height, :inner_width] = np.asarray(filtered)
     return tile

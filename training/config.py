@@ -26,6 +26,7 @@ LEAST = {
     "width": 0,
     "freeze": 0,
     "crop": 0,
+    "input_scale": 0.25,
     "jitter": 0.0,
     "lr": 1e-12,
     "weight_decay": 0.0,
@@ -73,6 +74,7 @@ class Config:
     # tiles
     crop: int = 256  # 0 is the paper's: a quarter of the image's area
     scale: tuple[float, float] = (0.5, 1.5)
+    input_scale: float = 1.0  # images are counted at so many times their size
     mirror: bool = True
     jitter: float = 0.3
     # optimisation
@@ -107,6 +109,8 @@ class Config:
             raise InputError(f"--crop must be a multiple of 32, not {self.crop}.")
         if not 0 < self.scale[0] <= self.scale[1] < math.inf:
             raise InputError("--scale takes two positive numbers, the lower one first.")
+        if self.input_scale > 4:
+            raise InputError(f"--input-scale is at most 4, not {self.input_scale:g}.")
         if self.empty_share > 1:
             raise InputError(f"--empty-share is a share, at most 1, not {self.empty_share:g}.")
         if self.average >= 1:

@@ -40,11 +40,9 @@ class Way:
 
     @property
     def oddness(self) -> float:
-        """How far from the plain expectation of the image as it is."""
-        odd = (
-            (self.decoding != "expectation") + self.mirror + abs(math.log(self.scale)) + abs(math.log(self.temperature))
-        )
-        return round(odd + self.floor, 6)
+        """How far from the plain expectation."""
+        odd = (self.decoding != "expectation") + self.mirror + abs(math.log(self.temperature)) + self.floor
+        return round(odd, 6)
 
     def apply(self, artifact: Artifact) -> Artifact:
         """The artifact that decodes this way."""
@@ -82,9 +80,11 @@ def compare(
     groups: Sequence[Sequence[Sample]],
     empties: Sequence[Sample],
     watch: Callable[[], None] = lambda: None,
-    scales: Sequence[float] = (1.0,),
+    scales: Sequence[float] = (),
 ) -> list[Row]:
-    """Every way of decoding on every group of samples, and on the pictures without people."""
+    """Every way of decoding on every group of samples, and on the pictures without people; at the model's own size
+    of the image unless others are named."""
+    scales = scales or (artifact.scale,)
     measured = [
         (np.array([_counts(network, artifact, s, watch, scales) for s in group]), [len(s.points) for s in group])
         for group in groups

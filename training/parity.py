@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uepnet.model.artifact import Artifact
-from uepnet.model.count import RunTiles, Tile
+from uepnet.model.count import RunTiles, Tile, resized
 from uepnet.model.decode import Maps, count_map
 from uepnet.model.errors import DataError
 from uepnet.model.image import load_image
@@ -58,17 +58,19 @@ def probe_images(run: Path, folder: Path | None) -> tuple[list[Path], list[Path]
     return held, fitted
 
 
-def cut_probes(images: Sequence[Path], number: int, sizes: Sequence[tuple[int, int]], seed: int) -> list[Probe]:
-    """`number` tiles at random places of images spread evenly over the list."""
+def cut_probes(
+    images: Sequence[Path], number: int, sizes: Sequence[tuple[int, int]], seed: int, scale: float = 1.0
+) -> list[Probe]:
+    """`number` tiles at random places of images spread evenly over the list, each at `scale` times its size."""
     if not images:
         raise DataError("There are no images to compare the export on.")
     rng = np.random.default_rng(seed)
     chosen = [images[index * len(images) // number] for index in range(number)]
-    return [_cut(path, sizes[index % len(sizes)], rng) for index, path in enumerate(chosen)]
+    return [_cut(path, sizes[index % len(sizes)], rng, scale) for index, path in enumerate(chosen)]
 
 
-def _cut(path: Path, size: tuple[int, int], rng: np.random.Generator) -> Probe:
-    image = load_image(path, max_pixels=MAX_PIXELS)
+def _cut(path: Path, size: tuple[int, int], rng: np.random.Generator, scale: float) -> Probe:
+    image = resized(load_image(path, max_pixels=MAX_PIXELS), scale)
     height, width = (_fit(side, wanted) for side, wanted in zip(image.shape[:2], size[::-1], strict=True))
     if not height or not width:
         raise DataError(f"{path} is too small: an image needs at least {MULTIPLE}x{MULTIPLE} pixels.")

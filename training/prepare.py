@@ -112,6 +112,7 @@ def make_artifact(name: str, config: Config, samples: list[dataset.Sample]) -> A
         t_max=fitted.t_max,
         tiling=Tiling(tile=1536, halo=96),  # seams within half a per cent, at most 1.31 times the work
         decoding=decoding,
+        scale=config.input_scale,
         training={
             "data": [name for name, _ in config.data],
             "images": len(samples),

@@ -116,6 +116,14 @@ def model(run: Path, images: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return out
 
 
+def test_tiles_are_compared_at_the_size_at_which_images_are_counted(images: Path) -> None:
+    (first,) = images.glob("0.png")
+    (plain,) = cut_probes([first], 1, ((1024, 1024),), seed=0)
+    (larger,) = cut_probes([first], 1, ((1024, 1024),), seed=0, scale=2.0)
+    assert plain.pixels.shape == (160, 192, 3)  # of 200x170
+    assert larger.pixels.shape == (320, 384, 3)
+
+
 def test_an_export_records_what_it_measured(model: Path) -> None:
     files = Artifact.load(model).files
     assert set(files) == {"fp32", "fp16"}

@@ -224,6 +224,11 @@ def test_without_starting_weights_the_bundled_model_is_fine_tuned(place: Path, t
     assert kept and all(torch.allclose(bundled[key].float(), tuned[key].float(), atol=1e-6) for key in kept)
 
 
+def test_images_are_validated_and_counted_at_the_size_that_was_asked_for(place: Path, tmp_path: Path) -> None:
+    artifact = train(tmp_path / "run", config(place, steps=1, input_scale=1.5))
+    assert artifact.scale == Artifact.load(tmp_path / "run").scale == 1.5
+
+
 def test_the_cosine_warms_up_and_ends_at_nothing(place: Path) -> None:
     schedule = Schedule(config(place, steps=100, warm_up=10, lr=1.0))
     assert schedule.at(0) == pytest.approx(0.1)
@@ -271,6 +276,7 @@ def test_a_checkpoint_of_another_network_is_refused(place: Path, tmp_path: Path)
         (["--lr", "nan"], "--lr must be"),
         (["--crop", "50"], "multiple of 32"),
         (["--scale", "2", "1"], "the lower one first"),
+        (["--input-scale", "5"], "at most 4"),
         (["--freeze", "9"], "has 8 stages"),
         (["--empty", "nowhere"], "nowhere is missing"),
         (["--empty-share", "2"], "at most 1"),

@@ -36,7 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--empty", default="", metavar="DIR", help="decoding: pictures with nobody (the held-back half)"
     )
     parser.add_argument(
-        "--scales", type=float, nargs="+", default=[1.0], metavar="S", help="decoding: sizes of the image to try (1)"
+        "--scales",
+        type=float,
+        nargs="+",
+        default=[],
+        metavar="S",
+        help="decoding: sizes of the image to try (the model's)",
     )
     parser.add_argument("--write", action="store_true", help="decoding: write the best way into the run's artifact")
     parser.add_argument("--plot", type=Path, metavar="PNG")

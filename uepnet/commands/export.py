@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from typing import get_args
 
-    from uepnet.model.artifact import Precision
+    from uepnet.model.artifact import Artifact, Precision
     from uepnet.model.errors import InputError
     from uepnet.training.export import export
     from uepnet.training.parity import LARGE, SMALL, cut_probes, probe_images
@@ -41,13 +41,14 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--precision takes {', '.join(get_args(Precision))}, not {unknown[0]!r}.")
     if args.tiles < 1:
         raise InputError("--tiles must be at least 1.")
+    scale = Artifact.load(args.run).scale  # the size at which it will see images
     compared, calibrated = probe_images(args.run, args.images)
     done = export(
         args.run,
         args.out,
         precisions,
-        probes=cut_probes(compared, args.tiles, LARGE, seed=0),
-        calibration=cut_probes(calibrated, 24, SMALL, seed=1) if "int8" in precisions else [],
+        probes=cut_probes(compared, args.tiles, LARGE, seed=0, scale=scale),
+        calibration=cut_probes(calibrated, 24, SMALL, seed=1, scale=scale) if "int8" in precisions else [],
         unproven=args.unproven,
         watch=lambda text: print(text, flush=True),
     )

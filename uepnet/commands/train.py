@@ -72,6 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     loop.add_argument("--batch", type=int)
     loop.add_argument("--crop", type=int, help="side of a training tile; 0: a quarter of the image's area")
     loop.add_argument("--scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="random scaling of images")
+    loop.add_argument(
+        "--input-scale", type=float, metavar="S", help="count images at S times their size; scale around it (1)"
+    )
     loop.add_argument("--no-scale", action="store_true", help="no random scaling")
     loop.add_argument("--no-mirror", dest="mirror", action="store_false", default=None)
     loop.add_argument("--jitter", type=float, help="how far brightness and contrast wander (0.3)")
