@@ -1,5 +1,6 @@
 """The loop learns, stops, resumes to the same bits, runs in several processes, and refuses what cannot work."""
 
+import argparse
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 from scenes import release, starting_weights
 
 from uepnet.cli import main
+from uepnet.commands import train as command
 from uepnet.model.artifact import Artifact
 from uepnet.model.errors import DataError, ImageError, ModelError, OutputError
 from uepnet.model.runtime import BUNDLED
@@ -227,6 +229,25 @@ def test_without_starting_weights_the_bundled_model_is_fine_tuned(place: Path, t
 def test_images_are_validated_and_counted_at_the_size_that_was_asked_for(place: Path, tmp_path: Path) -> None:
     artifact = train(tmp_path / "run", config(place, steps=1, input_scale=1.5))
     assert artifact.scale == Artifact.load(tmp_path / "run").scale == 1.5
+
+
+@pytest.mark.parametrize(
+    ("options", "input_scale", "scale"),
+    [
+        ("", 1.4, (0.9, 2.0)),
+        ("--no-scale", 1.4, (1.4, 1.4)),
+        ("--input-scale 1 --scale 0.5 1.5", 1.0, (0.5, 1.5)),
+        ("--preset paper", 1.0, (0.3, 1.3)),
+        ("--preset paper --no-scale", 1.0, (1.0, 1.0)),
+    ],
+)
+def test_tiles_are_scaled_around_the_size_at_which_images_are_counted(
+    options: str, input_scale: float, scale: tuple[float, float]
+) -> None:
+    parser = argparse.ArgumentParser()
+    command.configure(parser)
+    asked = command._config(parser.parse_args(["--dataset", "csv", "--root", "here", *options.split()]))
+    assert (asked.input_scale, asked.scale) == (input_scale, scale)
 
 
 def test_the_cosine_warms_up_and_ends_at_nothing(place: Path) -> None:

@@ -71,9 +71,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     loop.add_argument("--steps", type=int)
     loop.add_argument("--batch", type=int)
     loop.add_argument("--crop", type=int, help="side of a training tile; 0: a quarter of the image's area")
-    loop.add_argument("--scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="random scaling of images")
     loop.add_argument(
-        "--input-scale", type=float, metavar="S", help="count images at S times their size; scale around it (1)"
+        "--scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="random scaling (0.9 2; paper: 0.3 1.3)"
+    )
+    loop.add_argument(
+        "--input-scale", type=float, metavar="S", help="count images at S times their size (1.4; paper: 1)"
     )
     loop.add_argument("--no-scale", action="store_true", help="no random scaling")
     loop.add_argument("--no-mirror", dest="mirror", action="store_false", default=None)
@@ -190,7 +192,7 @@ def _config(args: argparse.Namespace) -> "Config":
     if args.empty and args.empty_share is None:
         values["empty_share"] = 0.1
     if args.no_scale:
-        values["scale"] = (1.0, 1.0)
+        values["scale"] = (values.get("input_scale", 1.0),) * 2
     for name in ("scale", "repeat"):
         if name in values:
             values[name] = tuple(values[name])
