@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from uepnet.model.artifact import Artifact
 from uepnet.model.decode import Maps, count_map, regrid
 from uepnet.model.errors import ImageError
 from uepnet.model.image import load_image
+from uepnet.model.resize import resized_part, scaled_size
 from uepnet.model.stitch import stitch
-from uepnet.model.tiling import Tile, cells_shape, cut, windows
+from uepnet.model.tiling import Tile, Window, cells_shape, cut, padded, windows
 from uepnet.model.zones import Zone, ZoneCount, check_zones, zone_counts
 
 __all__ = ["Count", "Counter", "Range", "RunTiles", "Tile", "ZoneCount", "count_image"]
@@ -56,10 +56,10 @@ def count_image(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTile
     """Count the people in an RGB image [height, width, 3] and in each zone of it."""
     height, width = image.shape[:2]
     check_zones(zones, width, height)
-    counts, saturated = _count_cells(resized(image, artifact.scale), artifact, run_tiles)
+    size = scaled_size(width, height, artifact.scale)
+    counts, saturated = _count_cells(image, size, artifact, run_tiles)
     if artifact.scale != 1:
-        scaled = _scaled_size(width, height, artifact.scale)
-        counts = regrid(counts, (width, height), scaled, artifact.cell)
+        counts = regrid(counts, (width, height), size, artifact.cell)
     total = float(counts.sum(dtype=np.float64))
     return Count(
         count=total,
@@ -106,21 +106,25 @@ def _read(source: str | Path | bytes | NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _count_cells(
-    image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTiles
+    image: NDArray[np.uint8], size: tuple[int, int], artifact: Artifact, run_tiles: RunTiles
 ) -> tuple[NDArray[np.float32], float]:
-    """The count map of an image at the network's scale, and the share of saturated cells."""
-    height, width = image.shape[:2]
-    shape = cells_shape(width, height, artifact.cell)
+    """The count map of an image at the network's `size` (width, height) of it, and the share of saturated cells."""
+    shape = cells_shape(*size, artifact.cell)
     tiling, padding = artifact.tiling, artifact.normalisation.padding
-    places = windows(width, height, tiling.tile, tiling.halo, artifact.cell, artifact.multiple)
+    places = windows(*size, tiling.tile, tiling.halo, artifact.cell, artifact.multiple)
+
+    def tile(window: Window) -> Tile:
+        if artifact.scale == 1:
+            return cut(image, window, padding)
+        return padded(resized_part(image, size, window.within(*size)), window, padding)
 
     def tiles() -> Iterator[Tile]:
         for window in places:
-            yield cut(image, window, padding)
+            yield tile(window)
         if artifact.mirror:
             # Each tile is mirrored, not the image: whole cells fill a tile, but not always an image.
             for window in places:
-                yield cut(image, window, padding)[:, ::-1]
+                yield tile(window)[:, ::-1]
 
     answers = iter(run_tiles(tiles()))
     maps = stitch(places, islice(answers, len(places)) if artifact.mirror else answers, shape)
@@ -157,16 +161,3 @@ def _range(count: float, artifact: Artifact) -> Range | None:
         return None
     low, high = artifact.calibration.range(count)
     return Range(low, high, artifact.calibration.level)
-
-
-def _scaled_size(width: int, height: int, scale: float) -> tuple[int, int]:
-    return max(1, round(width * scale)), max(1, round(height * scale))
-
-
-def resized(image: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
-    """The image as the network gets it."""
-    if scale == 1:
-        return image
-    height, width = image.shape[:2]
-    # Pillow widens its filter when it shrinks, so fine detail does not turn into noise.
-    return np.asarray(Image.fromarray(image).resize(_scaled_size(width, height, scale), Image.Resampling.BICUBIC))

@@ -27,6 +27,10 @@ class Window:
     columns: tuple[int, int]  # half-open
     cell: int = 8
 
+    def within(self, width: int, height: int) -> tuple[int, int, int, int]:
+        """(x, y, width, height) of what lies inside an image of that size."""
+        return self.x, self.y, min(self.width, width - self.x), min(self.height, height - self.y)
+
     @property
     def owned(self) -> tuple[slice, slice]:
         """The owned cells in the image's maps."""
@@ -74,12 +78,17 @@ def windows(width: int, height: int, tile: int, halo: int, cell: int = 8, multip
 def cut(image: Tile, window: Window, padding_colour: tuple[int, int, int]) -> Tile:
     """The window's pixels [height, width, 3]: a view where it lies inside the image, else padded."""
     inside = image[window.y : window.y + window.height, window.x : window.x + window.width]
+    return padded(inside, window, padding_colour)
+
+
+def padded(inside: Tile, window: Window, padding_colour: tuple[int, int, int]) -> Tile:
+    """What of a window lies inside the image -> the whole window."""
     if inside.shape[:2] == (window.height, window.width):
         return inside
-    padded = np.empty((window.height, window.width, 3), np.uint8)
-    padded[:] = padding_colour
-    padded[: inside.shape[0], : inside.shape[1]] = inside
-    return padded
+    tile = np.empty((window.height, window.width, 3), np.uint8)
+    tile[:] = padding_colour
+    tile[: inside.shape[0], : inside.shape[1]] = inside
+    return tile
 
 
 def _spans(length: int, tile: int, halo: int, cell: int, multiple: int) -> list[_Span]:

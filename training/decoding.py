@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from uepnet.model.artifact import Artifact, Decoding, Expectation
-from uepnet.model.count import resized
+from uepnet.model.resize import resized
 from uepnet.model.tiling import cut, windows
 from uepnet.training.dataset import Sample
 from uepnet.training.graph import expectation, normalise

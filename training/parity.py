@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uepnet.model.artifact import Artifact
-from uepnet.model.count import RunTiles, Tile, resized
+from uepnet.model.count import RunTiles, Tile
 from uepnet.model.decode import Maps, count_map
 from uepnet.model.errors import DataError
 from uepnet.model.image import load_image
+from uepnet.model.resize import resized
 from uepnet.training.config import Config
 from uepnet.training.dataset import load
 from uepnet.training.layouts import images_in

@@ -28,8 +28,9 @@ def peak_mib(model: Path) -> float:
     return float(done.stdout)
 
 
-def test_6000x4000_pixels_are_never_held_as_tiles(tmp_path: Path) -> None:
-    model = toy_model(tmp_path, tiling=Tiling(tile=1024, halo=64))
+@pytest.mark.parametrize("scale", [1.0, 1.4])
+def test_6000x4000_pixels_are_never_held_as_tiles_or_at_another_size(tmp_path: Path, scale: float) -> None:
+    model = toy_model(tmp_path, tiling=Tiling(tile=1024, halo=64), scale=scale)
     assert peak_mib(model) < 300
 
 

@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uepnet.model.resize import resized, resized_part, scaled_size
+from uepnet.model.tiling import cut, padded, windows
+
+
+def noise(width: int, height: int) -> np.ndarray:
+    """Without black and white: the filter overshoots, and where it is cut off depends on Pillow's order of axes."""
+    return np.random.default_rng(width + height).integers(64, 192, (height, width, 3), np.uint8)
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.sampled_from([0.3, 0.75, 1.4, 2.0, 3.7]), st.data())
+def test_a_part_is_that_part_of_the_whole(width: int, height: int, scale: float, data: st.DataObject) -> None:
+    image = noise(width, height)
+    whole = resized(image, scale)
+    size = scaled_size(width, height, scale)
+    assert whole.shape == (size[1], size[0], 3)
+    x, y = data.draw(st.integers(0, size[0] - 1)), data.draw(st.integers(0, size[1] - 1))
+    part = (x, y, data.draw(st.integers(1, size[0] - x)), data.draw(st.integers(1, size[1] - y)))
+    found = resized_part(image, size, part).astype(int)
+    wanted = whole[y : y + part[3], x : x + part[2]].astype(int)
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= 1  # rounded after each axis
+
+
+def test_an_image_at_its_own_size_is_not_copied() -> None:
+    image = noise(20, 10)
+    assert resized(image, 1) is image
+
+
+@pytest.mark.parametrize("scale", [0.6, 1.4])
+def test_tiles_of_a_resized_image_are_those_of_the_image_resized_whole(scale: float) -> None:
+    image = noise(500, 300)
+    size = scaled_size(500, 300, scale)
+    whole = resized(image, scale)
+    places = windows(*size, tile=160, halo=16)
+    assert len(places) > 1
+    for window in places:
+        tile = padded(resized_part(image, size, window.within(*size)), window, (1, 2, 3))
+        assert np.abs(tile.astype(int) - cut(whole, window, (1, 2, 3))).max() <= 1
