@@ -1,4 +1,5 @@
-"""Drawn scenes with nobody in them: flat colours, gradients, noise, text, foliage, stripes, empty streets.
+"""Drawn scenes with nobody in them: flat colours, gradients, noise, text, foliage, gravel, stripes, empty
+streets.
 
 Photographs without people teach what real emptiness looks like; these teach the odd inputs that a service meets
 (a covered lens, static, a test card) and that networks love to count people in.
@@ -9,15 +10,16 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
+from scipy.spatial import cKDTree
 
 Picture = NDArray[np.uint8]  # [height, width, 3]
 Rng = np.random.Generator
 
 
 def drawn(rng: Rng, width: int, height: int) -> Picture:
-    """One scene of a random kind."""
-    maker = KINDS[list(KINDS)[int(rng.integers(len(KINDS)))]]
-    return maker(rng, width, height)
+    """One scene of a random kind; half of them are of those that look most like a crowd."""
+    kinds = LOOKALIKES if rng.random() < 0.5 else tuple(KINDS)
+    return KINDS[kinds[int(rng.integers(len(kinds)))]](rng, width, height)
 
 
 def flat(rng: Rng, width: int, height: int) -> Picture:
@@ -72,6 +74,26 @@ def foliage(rng: Rng, width: int, height: int) -> Picture:
     return np.asarray(image)
 
 
+def gravel(rng: Rng, width: int, height: int) -> Picture:
+    """Pebbles: cells around random points, shaded, with dark gaps between them; smaller with distance, of one hue."""
+    side, growth = rng.uniform(4, 18), rng.uniform(0.01, 2.5)  # of a pebble at the top, and how much larger below
+    y, x = np.mgrid[0:height, 0:width]
+    down = y / height
+    ground = np.stack(  # where a pixel lies on the ground, in pebbles
+        [(x - width / 2) / (side * (1 + growth * down)), height / (side * growth) * np.log1p(growth * down)], axis=-1
+    ).reshape(-1, 2)
+    low, high = ground.min(axis=0), ground.max(axis=0)
+    pebbles = rng.uniform(low, high, (max(2, int(np.prod(high - low))), 2))
+    distances, nearest = map(np.asarray, cKDTree(pebbles).query(ground, k=2))
+    gap = np.clip((distances[:, 1] - distances[:, 0]) / rng.uniform(0.1, 0.5), rng.uniform(0.1, 0.6), 1)
+    light = 1 + rng.uniform(0, 0.5) * (ground - pebbles[nearest[:, 0]]) @ rng.normal(0, 1, 2)
+    colour = rng.uniform(60, 190) * rng.uniform(0.75, 1.25, 3)
+    tones = colour * rng.uniform(0.4, 1.5, (len(pebbles), 1)) + rng.normal(0, 12, (len(pebbles), 3))
+    pixels = tones[nearest[:, 0]] * (gap * light)[:, None]
+    picture = np.clip(pixels, 0, 255).astype(np.uint8).reshape(height, width, 3)
+    return np.asarray(Image.fromarray(picture).filter(ImageFilter.GaussianBlur(rng.uniform(0, 1.2))))
+
+
 def stripes(rng: Rng, width: int, height: int) -> Picture:
     """Regular patterns: stripes, checks, dots, as of façades, seats and tiles."""
     period = float(rng.uniform(4, 60))
@@ -122,6 +144,8 @@ KINDS: dict[str, Callable[[Rng, int, int], Picture]] = {
     "noise": noise,
     "text": text,
     "foliage": foliage,
+    "gravel": gravel,
     "stripes": stripes,
     "street": street,
 }
+LOOKALIKES = ("foliage", "gravel")

@@ -270,4 +270,4 @@ def test_the_report_covers_errors_ranges_empty_scenes_and_sizes(
     assert answer["empty"] == {"images": 2, "median": 0, "ninety_per_cent": 0, "mean": 0, "most": 0}
     # The toy counts light per cell: four times the cells, four times the count.
     assert answer["sizes"]["mean_change_at_2"] == pytest.approx(3, abs=0.2)
-    assert answer["drawn"]["images"] == 70
+    assert answer["drawn"]["images"] == 80

@@ -75,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="random scaling (0.9 2; paper: 0.3 1.3)"
     )
     loop.add_argument(
-        "--input-scale", type=float, metavar="S", help="count images at S times their size (1.4; paper: 1)"
+        "--input-scale", type=float, metavar="S", help="count images at S times their size (1.2; paper: 1)"
     )
     loop.add_argument("--no-scale", action="store_true", help="no random scaling")
     loop.add_argument("--no-mirror", dest="mirror", action="store_false", default=None)
