@@ -9,6 +9,9 @@ from PIL import Image
 Pixels = NDArray[np.uint8]  # [height, width, 3]
 Box = tuple[int, int, int, int]  # x, y, width, height
 
+# Of all resizing, in training as well. Pillow widens it when it shrinks, so fine detail does not turn into noise.
+FILTER = Image.Resampling.BICUBIC
+
 
 def scaled_size(width: int, height: int, scale: float) -> tuple[int, int]:
     return max(1, round(width * scale)), max(1, round(height * scale))
@@ -25,9 +28,8 @@ def resized_part(image: Pixels, size: tuple[int, int], box: Box) -> Pixels:
     x, y, width, height = box
     left, right, columns = _source(x, width, size[0], image.shape[1])
     top, bottom, rows = _source(y, height, size[1], image.shape[0])
-    # Pillow widens its filter when it shrinks, so fine detail does not turn into noise.
     part = Image.fromarray(image[rows, columns])
-    return np.asarray(part.resize((width, height), Image.Resampling.BICUBIC, box=(left, top, right, bottom)))
+    return np.asarray(part.resize((width, height), FILTER, box=(left, top, right, bottom)))
 
 
 def _source(start: int, length: int, resized_side: int, side: int) -> tuple[float, float, slice]:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
+from uepnet.model.resize import FILTER
 from uepnet.training.dataset import Points
 from uepnet.training.targets import Kernel, local_counts
 
@@ -94,7 +95,6 @@ def _resample(
     tile[:] = padding
     if inner_width > 0 and inner_height > 0:
         box = (x / factor, y / factor, (x + inner_width) / factor, (y + inner_height) / factor)
-        # The filter with which images are counted at another size.
-        filtered = Image.fromarray(image).resize((inner_width, inner_height), Image.Resampling.BICUBIC, box=box)
+        filtered = Image.fromarray(image).resize((inner_width, inner_height), FILTER, box=box)
         tile[:inner_height, :inner_width] = np.asarray(filtered)
     return tile

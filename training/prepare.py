@@ -65,16 +65,17 @@ def empties(folder: str, held_back: bool) -> list[dataset.Sample]:
 
 
 def samples_of(config: Config, split: str) -> list[dataset.Sample]:
-    return [
-        sample for name, root in config.data for sample in dataset.load(name, Path(root), split, config.fold or None)
-    ]
+    return [sample for part in parts_of(config, split) for sample in part]
 
 
-def drawn_from(config: Config) -> list[dataset.Sample]:
-    """What tiles are cut from: the training split, each data set as often as it is repeated."""
-    times = config.repeat or (1,) * len(config.data)
-    parts = [samples_of(replace(config, data=(pair,), repeat=()), "fit") for pair in config.data]
-    return [sample for part, number in zip(parts, times, strict=True) for sample in part * number]
+def parts_of(config: Config, split: str) -> list[list[dataset.Sample]]:
+    """The samples of each data set."""
+    return [dataset.load(name, Path(root), split, config.fold or None) for name, root in config.data]
+
+
+def repeated(parts: list[list[dataset.Sample]], times: tuple[int, ...]) -> list[dataset.Sample]:
+    """What tiles are cut from: the samples of each data set, as often as it is repeated."""
+    return [sample for part, number in zip(parts, times or (1,) * len(parts), strict=True) for sample in part * number]
 
 
 def fit_partition(samples: list[dataset.Sample], config: Config) -> Partition:

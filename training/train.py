@@ -25,7 +25,7 @@ from uepnet.training.batches import Positions, Tiles, loader
 from uepnet.training.config import Config
 from uepnet.training.evaluate import count_errors, torch_runner
 from uepnet.training.graph import normalise
-from uepnet.training.prepare import claim, drawn_from, empties, initialise, make_artifact, samples_of
+from uepnet.training.prepare import claim, empties, initialise, make_artifact, parts_of, repeated, samples_of
 
 SPREAD = 0.22  # how far a block's count is off where it holds many people, as a share of them
 SHAPE = SPREAD**-2  # of the negative binomial
@@ -204,11 +204,13 @@ def train(
         if config.threads:
             torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
-        samples, held = samples_of(config, "fit"), samples_of(config, "val")
+        parts, held = parts_of(config, "fit"), samples_of(config, "val")
         empties(config.empty, held_back=False)  # a wrong folder is found before a run is made
         if rank == 0 and not resume:
             claim(folder)
-        artifact = Artifact.load(folder) if resume else make_artifact(folder.resolve().name, config, samples)
+        artifact = (
+            Artifact.load(folder) if resume else make_artifact(folder.resolve().name, config, repeated(parts, ()))
+        )
         network = build(artifact.layout)
         if not resume or not (folder / "checkpoint.pt").exists():
             initialise(network, config.encoder, config.init)
@@ -222,12 +224,13 @@ def train(
         run = Run(folder, config, artifact, network, _optimiser(network, config), Schedule(config), average)
         if resume:
             run.restore()
-        _loop(run, held, device, rank, world, watch, stop)
+        _loop(run, repeated(parts, config.repeat), held, device, rank, world, watch, stop)
         return artifact
 
 
 def _loop(
     run: Run,
+    samples: list[dataset.Sample],
     held: list[dataset.Sample],
     device: torch.device,
     rank: int,
@@ -236,7 +239,7 @@ def _loop(
     stop: Callable[[], bool],
 ) -> None:
     config = run.config
-    stream = loader(_tiles(run), Positions(config.batch, run.step, config.steps, rank, world), config.workers)
+    stream = loader(_tiles(run, samples), Positions(config.batch, run.step, config.steps, rank, world), config.workers)
     learn = _learner(run, device)
     saved = time.monotonic()
     with distributed.Log(run.folder, run.step, enabled=rank == 0) as log:
@@ -260,10 +263,10 @@ def _loop(
                 break
 
 
-def _tiles(run: Run) -> Tiles:
+def _tiles(run: Run, samples: list[dataset.Sample]) -> Tiles:
     config = run.config
     return Tiles(
-        samples=drawn_from(config),
+        samples=samples,
         augment=Augment(config.crop, scale=config.scale, mirror=config.mirror, jitter=config.jitter),
         cell=config.cell,
         padding=run.artifact.normalisation.padding,

@@ -23,7 +23,7 @@ from uepnet.model.errors import DataError, ImageError, ModelError, OutputError
 from uepnet.model.runtime import BUNDLED
 from uepnet.training import dataset
 from uepnet.training.config import Config
-from uepnet.training.prepare import BUNDLED_WEIGHTS, drawn_from, samples_of
+from uepnet.training.prepare import BUNDLED_WEIGHTS, parts_of, repeated, samples_of
 from uepnet.training.train import Losses, Progress, Schedule, train
 
 
@@ -107,8 +107,8 @@ def test_a_repeated_data_set_is_drawn_as_often(place: Path) -> None:
     pair = ("shanghaitech-a", str(place / "crowds"))
     once = names(samples_of(config(place), "fit"))
     uneven = config(place, data=(pair, pair), repeat=(3, 1))
-    assert names(drawn_from(config(place))) == once
-    assert names(drawn_from(uneven)) == once * 4
+    assert names(repeated(parts_of(config(place), "fit"), ())) == once
+    assert names(repeated(parts_of(uneven, "fit"), uneven.repeat)) == once * 4
     assert names(samples_of(uneven, "fit")) == once * 2  # what intervals are fitted to is not repeated
 
 
