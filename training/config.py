@@ -19,6 +19,7 @@ NORMALISATION = {
     "efficientnet-lite0": Normalisation(mean=(127, 127, 127), std=(128, 128, 128)),
 }
 WIDTH = {"vgg16": 512, "efficientnet-lite0": 128}
+DETAIL = {"vgg16": 0, "efficientnet-lite0": 0}  # where cells are of 8 pixels
 STAGES = {"vgg16": 5, "efficientnet-lite0": 8}  # of the encoder, the stem included
 # The least that works of each setting that is a number.
 LEAST = {
@@ -58,6 +59,7 @@ class Config:
     # network
     encoder: str = "efficientnet-lite0"
     width: int = 0  # 0 is the encoder's usual
+    detail: int | None = None  # channels that see twice as fine as a cell; None is the encoder's usual
     # ImageNet weights of the encoder, or a run or weights of ours to fine-tune; "": the bundled model's, or, for
     # VGG-16, ImageNet's from torchvision
     init: str = ""
@@ -121,6 +123,11 @@ class Config:
             raise InputError(f"--freeze: the encoder {self.encoder} has {STAGES[self.encoder]} stages.")
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise InputError(f"--device is cpu, cuda or cuda:N, not {self.device!r}.")
+
+    @property
+    def detail_channels(self) -> int:
+        usual = DETAIL[self.encoder] if self.cell == 8 else 0
+        return usual if self.detail is None else self.detail
 
     @property
     def kernel_override(self) -> Kernel | None:

@@ -51,6 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="start from ImageNet weights of the encoder, or from a run or weights of ours "
         "(default: the bundled model; for vgg16 torchvision's ImageNet weights)",
     )
+    net.add_argument(
+        "--detail", type=int, metavar="CHANNELS", help="a look twice as fine as a cell, for small heads (0)"
+    )
     net.add_argument("--freeze", type=int, metavar="STAGES", help="keep the first stages of the encoder as they are")
     net.add_argument(
         "--fixed-norms",
