@@ -25,6 +25,8 @@ STAGES = {"vgg16": 5, "efficientnet-lite0": 8}  # of the encoder, the stem inclu
 LEAST = {
     "empty_share": 0.0,
     "width": 0,
+    "stretch": 0.0,
+    "mix": 0.0,
     "freeze": 0,
     "crop": 0,
     "input_scale": 0.25,
@@ -79,6 +81,8 @@ class Config:
     input_scale: float = 1.0  # images are counted at so many times their size
     mirror: bool = True
     jitter: float = 0.3
+    stretch: float = 0.0
+    mix: float = 0.0  # the share of tiles that get a part of another one
     # optimisation
     optimiser: str = "adamw"
     lr: float = 1e-3
@@ -115,6 +119,14 @@ class Config:
             raise InputError(f"--input-scale is at most 4, not {self.input_scale:g}.")
         if self.empty_share > 1:
             raise InputError(f"--empty-share is a share, at most 1, not {self.empty_share:g}.")
+        if self.mix > 1:
+            raise InputError(f"--mix is a share, at most 1, not {self.mix:g}.")
+        if self.mix and not self.crop:
+            raise InputError("--mix needs tiles of one size: name their --crop.")
+        if self.detail is not None and self.detail < 0:
+            raise InputError(f"--detail must be at least 0, not {self.detail}.")
+        if self.detail and self.cell != 8:
+            raise InputError(f"--detail goes with a --cell of 8, not {self.cell}.")
         if self.average >= 1:
             raise InputError(f"--average forgets a little at each step: below 1, such as 0.998, not {self.average:g}.")
         if any(times < 1 for times in self.repeat) or (self.repeat and len(self.repeat) != len(self.data)):
