@@ -22,7 +22,7 @@ from uepnet.model.stitch import stitch
 from uepnet.model.tiling import Tile, Window, cells_shape, cut, padded, windows
 from uepnet.model.zones import Zone, ZoneCount, check_zones, zone_counts
 
-__all__ = ["Count", "Counter", "Range", "RunTiles", "Tile", "ZoneCount", "count_image"]
+__all__ = ["Count", "Counter", "Range", "RunTiles", "Tile", "ZoneCount", "count_image", "range_of"]
 
 # Tiles in, their maps out, in order. Lazy on both sides: a huge image never lies in memory as tiles.
 RunTiles = Callable[[Iterator[Tile]], Iterator[Maps]]
@@ -63,7 +63,7 @@ def count_image(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTile
     total = float(counts.sum(dtype=np.float64))
     return Count(
         count=total,
-        range=_range(total, artifact),
+        range=range_of(total, artifact),
         count_map=counts,
         width=width,
         height=height,
@@ -156,7 +156,8 @@ def _warnings(saturated: float) -> tuple[str, ...]:
     )
 
 
-def _range(count: float, artifact: Artifact) -> Range | None:
+def range_of(count: float, artifact: Artifact) -> Range | None:
+    """The range that belongs to a count."""
     if artifact.calibration is None:
         return None
     low, high = artifact.calibration.range(count)

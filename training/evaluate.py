@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from uepnet.model.artifact import Artifact
-from uepnet.model.count import Count, RunTiles, Tile, count_image
+from uepnet.model.count import Count, RunTiles, Tile, count_image, range_of
 from uepnet.model.decode import Maps
 from uepnet.training.dataset import Sample
 from uepnet.training.region import cell_shares
@@ -41,7 +41,7 @@ class Result:
 
     name: str
     truth: int
-    count: Count
+    count: Count  # of the whole image; its range belongs to `counted`
     counted: float  # the count, within the region of interest where there is one
     seconds: float
     scene: str = ""
@@ -67,6 +67,7 @@ def evaluate(
         counted = count.count
         if sample.region is not None:
             counted = float((count.count_map * cell_shares(sample.region(), count.cell)).sum())
+            count = replace(count, range=range_of(counted, artifact))
         result = Result(sample.name, len(sample.points), count, counted, seconds, sample.scene)
         watch(result)
         results.append(result)

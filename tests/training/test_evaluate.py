@@ -11,7 +11,7 @@ from scenes import release, starting_weights
 from toy import toy_model
 
 from uepnet.cli import main
-from uepnet.model.artifact import Artifact
+from uepnet.model.artifact import Artifact, Calibration
 from uepnet.model.count import Count
 from uepnet.model.errors import DataError
 from uepnet.model.runtime import Runtime
@@ -160,8 +160,12 @@ def test_counts_outside_a_region_of_interest_are_left_out(tmp_path: Path) -> Non
     mask[:, :20] = True
     sample = Sample("white.png", tmp_path / "white.png", lambda: np.zeros((3, 2)), region=lambda: mask, scene="s1")
     runtime = Runtime(toy_model(tmp_path / "toy"), device="cpu")
-    (result,) = evaluate([sample], runtime.artifact, runtime.run_tiles)
+    calibration = Calibration(level=0.9, low=-0.5, high=0.5, offset=5.0, power=1.0, images=20)
+    artifact = runtime.artifact.model_copy(update={"calibration": calibration})
+    (result,) = evaluate([sample], artifact, runtime.run_tiles)
     assert result.counted == pytest.approx(result.count.count * 20 / 64)
+    assert result.count.range is not None
+    assert result.count.range.high == pytest.approx(1.5 * result.counted + 2.5)
     assert per_scene([result]) == {"s1": abs(result.error), "average": abs(result.error)}
     assert result.error == result.counted - 3
 
