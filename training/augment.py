@@ -21,6 +21,7 @@ class Augment:
     scale: tuple[float, float] = (0.3, 1.3)
     mirror: bool = True
     stretch: float = 0.0  # how far the scales of width and height differ, at most
+    blind: int = 0  # cells along a side cut through the image that are not judged: NaN
     jitter: float = 0.0  # how far brightness and contrast wander, and how often colour is taken away
 
 
@@ -37,6 +38,9 @@ def crop(
 
     The image is thought scaled; only the pixels of the crop are resampled. A crop that reaches over the scaled
     image's edge is filled with the padding colour and holds nobody there.
+
+    Half a crop beyond the image is drawn, too, and moved inside: else the outermost pixels would hardly ever be seen,
+    and that is where the distant crowd of a street camera stands.
     """
     full_height, full_width = image.shape[:2]
     factor = np.full(2, rng.uniform(*augment.scale))  # of x and y
@@ -44,18 +48,36 @@ def crop(
         factor *= np.exp(rng.uniform(-0.5, 0.5) * augment.stretch * np.array([1, -1]))
     width, height = (float(side) for side in (full_width, full_height) * factor)
     crop_width, crop_height = _crop_size(augment, width, height)
-    x, y = (int(rng.integers(0, max(0, round(side)) + 1)) for side in (width - crop_width, height - crop_height))
+    x, y = _start(rng, width, crop_width), _start(rng, height, crop_height)
     mirrored = augment.mirror and rng.random() < 0.5
     tile = _resample(image, factor, (x, y, crop_width, crop_height), padding)
     scaled = points * factor
     sigmas = kernel.sigmas(scaled, width, height)
     counts = local_counts(scaled, sigmas, (width, height), cell, (x, y, crop_width, crop_height))
+    _blind(counts, augment.blind, (x, y), (x + crop_width < width, y + crop_height < height))
     if mirrored:
         # Crops are whole cells, so mirroring the counts of a crop is mirroring its points.
         tile, counts = tile[:, ::-1], counts[:, ::-1]
     if augment.jitter:
         tile = _jittered(tile, augment.jitter, rng)
     return np.ascontiguousarray(tile), np.ascontiguousarray(counts)
+
+
+def _start(rng: np.random.Generator, side: float, crop: int) -> int:
+    room = max(0, round(side) - crop)
+    return min(room, max(0, int(rng.integers(-crop // 2, room + crop // 2 + 1)))) if room else 0
+
+
+def _blind(counts: NDArray[np.float32], most: int, before: tuple[int, int], after: tuple[bool, bool]) -> None:
+    """What stands beside a cut cannot be told from what stands at the image's edge, and nobody asks for it: the cells
+    of a tile's halo are dropped. Left in, it teaches a wrong answer for the edge."""
+    for axis, (cut_before, cut_after) in enumerate(zip(reversed(before), reversed(after), strict=True)):
+        along = np.moveaxis(counts, axis, 0)
+        width = min(most, len(along) // 8)
+        if cut_before:
+            along[:width] = np.nan
+        if cut_after:
+            along[len(along) - width :] = np.nan
 
 
 def _jittered(tile: NDArray[np.uint8], strength: float, rng: np.random.Generator) -> NDArray[np.uint8]:

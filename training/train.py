@@ -29,6 +29,7 @@ from uepnet.training.prepare import claim, empties, initialise, make_artifact, p
 
 SPREAD = 0.22  # how far a block's count is off where it holds many people, as a share of them
 SHAPE = SPREAD**-2  # of the negative binomial
+BLIND = 2  # cells, beside a cut through the image
 FEWEST = 0.05  # people, added to every block: an empty one has a mean, too
 
 
@@ -96,19 +97,21 @@ class Losses(nn.Module):
             self.register_buffer(f"proxies_{index}", torch.tensor(head.proxies, dtype=torch.float32))
 
     def forward(self, logits: list[Tensor], counts: Tensor) -> dict[str, Tensor]:
-        """logits: a [n, classes, rows, columns] a head; counts: [n, rows, columns]."""
+        """logits: a [n, classes, rows, columns] a head; counts: [n, rows, columns], NaN where nothing is judged."""
+        judged = counts.isfinite()
         if self.regression:
-            return {"loss": functional.mse_loss(logits[0][:, 0], counts)}
+            return {"loss": functional.mse_loss(logits[0][:, 0][judged], counts[judged])}
+        counts = counts.nan_to_num()
         entropy = torch.zeros((), device=counts.device)
         expected = torch.zeros_like(counts)
         for index, scores in enumerate(logits):
             classes = torch.bucketize(counts, getattr(self, f"borders_{index}"), right=True)
-            entropy = entropy + functional.cross_entropy(scores, classes)
+            entropy = entropy + functional.cross_entropy(scores, classes.masked_fill(~judged, -100))
             proxies = getattr(self, f"proxies_{index}")
             expected = expected + torch.einsum("nchw,c->nhw", scores.softmax(1), proxies) / len(logits)
         losses = {"loss": entropy, "entropy": entropy.detach()}
         if self.count_loss:
-            error = self._count_error(expected, counts)
+            error = self._count_error(expected * judged, counts)
             losses |= {"loss": entropy + self.count_loss * error, "count": error.detach()}
         return losses
 
@@ -268,7 +271,12 @@ def _tiles(run: Run, samples: list[dataset.Sample]) -> Tiles:
     return Tiles(
         samples=samples,
         augment=Augment(
-            config.crop, scale=config.scale, mirror=config.mirror, stretch=config.stretch, jitter=config.jitter
+            config.crop,
+            scale=config.scale,
+            mirror=config.mirror,
+            stretch=config.stretch,
+            blind=BLIND,
+            jitter=config.jitter,
         ),
         cell=config.cell,
         padding=run.artifact.normalisation.padding,

@@ -70,6 +70,30 @@ def test_outside_the_image_there_is_padding_and_nobody() -> None:
     assert counts[4:].sum() == 0 and counts[:, 4:].sum() == 0
 
 
+def test_the_edges_of_an_image_are_seen_often() -> None:
+    image = np.tile(np.arange(200, dtype=np.uint8)[:, None, None], (1, 256, 3))  # a pixel tells its row
+    augment = Augment(96, scale=(1, 1), mirror=False)
+    seen = np.zeros(200)
+    for seed in range(500):
+        tile, _ = crop(image, np.zeros((0, 2)), Kernel(), augment, np.random.default_rng(seed), 8, PADDING)
+        seen[tile[0, 0, 0] : int(tile[-1, 0, 0]) + 1] += 1
+    assert min(seen[0], seen[-1]) > 0.25 * seen[100]
+
+
+def test_cells_beside_a_cut_are_not_judged_and_those_at_the_image_s_edge_are() -> None:
+    image = np.tile(np.arange(200, dtype=np.uint8)[:, None, None], (1, 96, 3))
+    augment = Augment(96, scale=(1, 1), mirror=False, blind=1)
+    cuts = set()
+    for seed in range(60):
+        tile, counts = crop(image, np.zeros((0, 2)), Kernel(), augment, np.random.default_rng(seed), 8, PADDING)
+        above, below = tile[0, 0, 0] > 0, tile[-1, 0, 0] < 199
+        judged = np.isfinite(counts)
+        assert judged[1:-1].all()  # nothing is cut on the left or right
+        assert judged[0].all() == (not above) and judged[-1].all() == (not below)
+        cuts.add((bool(above), bool(below)))
+    assert cuts == {(False, True), (True, True), (True, False)}
+
+
 def test_the_paper_s_crop_is_a_quarter_of_the_area_in_whole_network_steps() -> None:
     image = np.zeros((600, 800, 3), np.uint8)
     tile, counts = crop(

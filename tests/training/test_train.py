@@ -237,6 +237,21 @@ def test_a_network_that_gets_a_finer_look_starts_as_it_was(tmp_path: Path) -> No
     assert gradient is not None and gradient[:, -8:].abs().max() > 0  # and it can learn to use it
 
 
+@pytest.mark.parametrize("count_loss", [0.0, 1.0])
+def test_cells_that_are_not_judged_teach_nothing(count_loss: float) -> None:
+    torch.manual_seed(0)
+    losses = Losses(Artifact.load(BUNDLED), count_loss)
+    logits = [torch.randn(2, classes, 16, 16, requires_grad=True) for classes in (25, 26)]
+    counts = torch.rand(2, 16, 16)
+    counts[:, :2] = torch.nan
+    loss = losses(logits, counts)["loss"]
+    loss.backward()
+    assert loss.isfinite()
+    for scores in logits:
+        assert scores.grad is not None
+        assert (scores.grad[:, :, :2] == 0).all() and (scores.grad[:, :, 2:] != 0).any()
+
+
 def test_mixed_tiles_hold_the_people_of_both_pictures_cell_by_cell(place: Path) -> None:
     samples = samples_of(config(place), "fit")
     augment = Augment(size=64, scale=(1, 1), mirror=False)
