@@ -11,16 +11,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    StringConstraints,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from uepnet.model.errors import ArtifactError
 
@@ -45,19 +36,6 @@ class Layout(Record):
     width: int = Field(gt=0, le=4096, description="channels of the decoder")
     classes: tuple[int, ...] = Field(description="classes of each head; (1,) for a regression network")
     cell: Literal[8, 16, 32] = 8
-    detail: int = Field(default=0, ge=0, le=4096, description="channels that see twice as fine as a cell; 0: none")
-
-    @model_validator(mode="after")
-    def check(self) -> Self:
-        if self.detail and self.cell != 8:
-            raise ValueError(f"detail goes with cells of 8, not {self.cell}")
-        return self
-
-    @model_serializer(mode="wrap")
-    def dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `detail` where there is none: networks from before it keep their hash."""
-        fields: dict[str, Any] = handler(self)
-        return {key: value for key, value in fields.items() if key != "detail" or value}
 
 
 class Normalisation(Record):

@@ -18,7 +18,7 @@ from uepnet.model.artifact import Layout
 class Vgg16(nn.Module):
     """VGG-16's 13 convolutions in five stages, each of which ends in its 2x2 max-pool. No batch norm."""
 
-    channels = (128, 256, 512, 512)  # at strides 4, 8, 16, 32
+    channels = (256, 512, 512)  # at strides 8, 16, 32
     _stages = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Vgg16(nn.Module):
         outputs = []
         for index, layer in enumerate(self.features):
             x = layer(x)
-            if index in self._ends[1:]:
+            if index in self._ends[2:]:
                 outputs.append(x)
         return outputs
 
@@ -99,7 +99,7 @@ class EfficientNetLite0(nn.Module):
     those of the picture moved by half a step, and no padding nodes stand between the convolutions.
     """
 
-    channels = (24, 40, 112, 320)  # at strides 4, 8, 16, 32
+    channels = (40, 112, 320)  # at strides 8, 16, 32
     # kernel, stride, expansion, channels, repeats
     _stages = (
         (3, 1, 1, 16, 1),
@@ -110,7 +110,7 @@ class EfficientNetLite0(nn.Module):
         (5, 2, 6, 192, 4),
         (3, 1, 6, 320, 1),
     )
-    _outputs = (1, 2, 4, 6)  # the stages whose outputs the decoder sees
+    _outputs = (2, 4, 6)  # the stages whose outputs the decoder sees
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,37 +138,28 @@ class EfficientNetLite0(nn.Module):
 
 
 class Up(nn.Module):
-    """Twice the size, then joined with the encoder's features of that size, and `detail` channels of finer ones.
+    """Twice the size, then joined with the encoder's features of that size."""
 
-    What the encoder hands on at a cell's stride is meant for things larger than a cell; a distant head is smaller.
-    """
-
-    def __init__(
-        self, inputs: int, skip: int, middle: int, outputs: int, norm: bool, finer: int = 0, detail: int = 0
-    ) -> None:
+    def __init__(self, inputs: int, skip: int, middle: int, outputs: int, norm: bool) -> None:
         super().__init__()
         self.reduce = _conv(inputs, middle, norm)
-        self.detail = _conv(finer, detail, norm, stride=2) if detail else None
-        self.join = nn.Sequential(_conv(skip + middle + detail, outputs, norm), _conv(outputs, outputs, norm))
+        self.join = nn.Sequential(_conv(skip + middle, outputs, norm), _conv(outputs, outputs, norm))
 
-    def forward(self, x: Tensor, skip: Tensor, finer: Tensor) -> Tensor:
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
         x = functional.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
-        parts = [skip, self.reduce(x)]
-        if self.detail is not None:
-            parts.append(self.detail(finer))
-        joined: Tensor = self.join(torch.cat(parts, 1))
+        joined: Tensor = self.join(torch.cat([skip, self.reduce(x)], 1))
         return joined
 
 
-def _conv(inputs: int, outputs: int, norm: bool, stride: int = 1) -> nn.Module:
+def _conv(inputs: int, outputs: int, norm: bool) -> nn.Module:
     """A 3x3 convolution; batch norm only beside an encoder that has it (the paper's has none)."""
     if norm:
         return Normed(
-            nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
+            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
             nn.BatchNorm2d(outputs),
             nn.ReLU(inplace=True),
         )
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, padding=1), nn.ReLU(inplace=True))
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(inplace=True))
 
 
 class UEPNet(nn.Module):
@@ -178,13 +169,14 @@ class UEPNet(nn.Module):
         light = layout.encoder == "efficientnet-lite0"
         self.encoder = EfficientNetLite0() if light else Vgg16()
         width = layout.width
-        fine, *skips, deepest = self.encoder.channels  # strides 4, 8, 16, 32
+        skips = list(self.encoder.channels)  # strides 8, 16, 32
+        deepest = skips.pop()
+        inputs = [deepest, width]
         # The decoder climbs from stride 32 to the cell's: two steps for cells of 8, one for 16, none for 32.
         steps = {8: 2, 16: 1, 32: 0}[layout.cell]
-        self.ups = nn.ModuleList()
-        for step, skip in enumerate(reversed(skips[len(skips) - steps :])):
-            detail = layout.detail if step == 1 else 0
-            self.ups.append(Up(width if step else deepest, skip, width // 2, width, light, fine, detail))
+        self.ups = nn.ModuleList(
+            Up(inputs[step], skips[-1 - step], width // 2, width, norm=light) for step in range(steps)
+        )
         last = width if steps else deepest
         self.heads = nn.ModuleList(
             nn.Sequential(nn.Conv2d(last, width, 1), nn.ReLU(inplace=True), nn.Conv2d(width, classes, 1))
@@ -205,9 +197,9 @@ class UEPNet(nn.Module):
                         nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        fine, *skips, x = self.encoder(x)
+        *skips, x = self.encoder(x)
         for up, skip in zip(self.ups, reversed(skips), strict=False):
-            x = up(x, skip, fine)
+            x = up(x, skip)
         return [head(x) for head in self.heads]
 
 

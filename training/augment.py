@@ -20,7 +20,6 @@ class Augment:
     most: int = 1024
     scale: tuple[float, float] = (0.3, 1.3)
     mirror: bool = True
-    stretch: float = 0.0  # how far the scales of width and height differ, at most
     blind: int = 0  # cells along a side cut through the image that are not judged: NaN
     jitter: float = 0.0  # how far brightness and contrast wander, and how often colour is taken away
 
@@ -43,10 +42,8 @@ def crop(
     and that is where the distant crowd of a street camera stands.
     """
     full_height, full_width = image.shape[:2]
-    factor = np.full(2, rng.uniform(*augment.scale))  # of x and y
-    if augment.stretch:
-        factor *= np.exp(rng.uniform(-0.5, 0.5) * augment.stretch * np.array([1, -1]))
-    width, height = (float(side) for side in (full_width, full_height) * factor)
+    factor = float(rng.uniform(*augment.scale))
+    width, height = full_width * factor, full_height * factor
     crop_width, crop_height = _crop_size(augment, width, height)
     x, y = _start(rng, width, crop_width), _start(rng, height, crop_height)
     mirrored = augment.mirror and rng.random() < 0.5
@@ -109,21 +106,17 @@ def _crop_size(augment: Augment, width: float, height: float) -> tuple[int, int]
 
 
 def _resample(
-    image: NDArray[np.uint8],
-    factor: NDArray[np.float64],
-    crop: tuple[int, int, int, int],
-    padding: tuple[int, int, int],
+    image: NDArray[np.uint8], factor: float, crop: tuple[int, int, int, int], padding: tuple[int, int, int]
 ) -> NDArray[np.uint8]:
     x, y, width, height = crop
     full_height, full_width = image.shape[:2]
     # The part of the crop that lies in the scaled image, in whole pixels of the crop.
-    inner_width = min(width, int(full_width * factor[0]) - x)
-    inner_height = min(height, int(full_height * factor[1]) - y)
+    inner_width = min(width, int(full_width * factor) - x)
+    inner_height = min(height, int(full_height * factor) - y)
     tile = np.empty((height, width, 3), np.uint8)
     tile[:] = padding
     if inner_width > 0 and inner_height > 0:
-        left, top = (x, y) / factor
-        right, bottom = (x + inner_width, y + inner_height) / factor
-        filtered = Image.fromarray(image).resize((inner_width, inner_height), FILTER, box=(left, top, right, bottom))
+        box = (x / factor, y / factor, (x + inner_width) / factor, (y + inner_height) / factor)
+        filtered = Image.fromarray(image).resize((inner_width, inner_height), FILTER, box=box)
         tile[:inner_height, :inner_width] = np.asarray(filtered)
     return tile

@@ -31,7 +31,6 @@ class Tiles(Dataset[tuple[Tensor, Tensor]]):
     kernel: Kernel | None = None  # instead of each data set's own
     empties: Sequence[Sample] = ()
     empty_share: float = 0.0
-    mix: float = 0.0  # the share of tiles that get a part of another one
 
     def __getitem__(self, position: int) -> tuple[Tensor, Tensor]:
         epoch, index = divmod(position, len(self.samples))
@@ -41,22 +40,7 @@ class Tiles(Dataset[tuple[Tensor, Tensor]]):
         else:
             order = np.random.default_rng((self.seed, 0, epoch)).permutation(len(self.samples))
             tile, counts = self._crop(self.samples[order[index]], rng)
-        if rng.random() < self.mix:
-            self._put_in(tile, counts, rng)
         return torch.from_numpy(tile), torch.from_numpy(counts)
-
-    def _put_in(self, tile: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> None:
-        """A rectangle of another image's tile, in whole cells, with the people in it: heads in surroundings that the
-        network cannot know by heart."""
-        other, people = self._crop(self.samples[int(rng.integers(len(self.samples)))], rng)
-        cells = []
-        for side in counts.shape:
-            length = max(1, round(side * rng.uniform(0.3, 0.8)))
-            start = int(rng.integers(0, side - length + 1))
-            cells.append(slice(start, start + length))
-        rows, columns = (slice(part.start * self.cell, part.stop * self.cell) for part in cells)
-        counts[tuple(cells)] = people[tuple(cells)]
-        tile[rows, columns] = other[rows, columns]
 
     def _crop(self, sample: Sample, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         kernel = self.kernel or sample.kernel

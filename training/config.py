@@ -19,14 +19,11 @@ NORMALISATION = {
     "efficientnet-lite0": Normalisation(mean=(127, 127, 127), std=(128, 128, 128)),
 }
 WIDTH = {"vgg16": 512, "efficientnet-lite0": 128}
-DETAIL = {"vgg16": 0, "efficientnet-lite0": 0}  # where cells are of 8 pixels
 STAGES = {"vgg16": 5, "efficientnet-lite0": 8}  # of the encoder, the stem included
 # The least that works of each setting that is a number.
 LEAST = {
     "empty_share": 0.0,
     "width": 0,
-    "stretch": 0.0,
-    "mix": 0.0,
     "freeze": 0,
     "crop": 0,
     "input_scale": 0.25,
@@ -61,7 +58,6 @@ class Config:
     # network
     encoder: str = "efficientnet-lite0"
     width: int = 0  # 0 is the encoder's usual
-    detail: int | None = None  # channels that see twice as fine as a cell; None is the encoder's usual
     # ImageNet weights of the encoder, or a run or weights of ours to fine-tune; "": the bundled model's, or, for
     # VGG-16, ImageNet's from torchvision
     init: str = ""
@@ -81,8 +77,6 @@ class Config:
     input_scale: float = 1.0  # images are counted at so many times their size
     mirror: bool = True
     jitter: float = 0.3
-    stretch: float = 0.0
-    mix: float = 0.0  # the share of tiles that get a part of another one
     # optimisation
     optimiser: str = "adamw"
     lr: float = 1e-3
@@ -119,14 +113,6 @@ class Config:
             raise InputError(f"--input-scale is at most 4, not {self.input_scale:g}.")
         if self.empty_share > 1:
             raise InputError(f"--empty-share is a share, at most 1, not {self.empty_share:g}.")
-        if self.mix > 1:
-            raise InputError(f"--mix is a share, at most 1, not {self.mix:g}.")
-        if self.mix and not self.crop:
-            raise InputError("--mix needs tiles of one size: name their --crop.")
-        if self.detail is not None and self.detail < 0:
-            raise InputError(f"--detail must be at least 0, not {self.detail}.")
-        if self.detail and self.cell != 8:
-            raise InputError(f"--detail goes with a --cell of 8, not {self.cell}.")
         if self.average >= 1:
             raise InputError(f"--average forgets a little at each step: below 1, such as 0.998, not {self.average:g}.")
         if any(times < 1 for times in self.repeat) or (self.repeat and len(self.repeat) != len(self.data)):
@@ -135,11 +121,6 @@ class Config:
             raise InputError(f"--freeze: the encoder {self.encoder} has {STAGES[self.encoder]} stages.")
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise InputError(f"--device is cpu, cuda or cuda:N, not {self.device!r}.")
-
-    @property
-    def detail_channels(self) -> int:
-        usual = DETAIL[self.encoder] if self.cell == 8 else 0
-        return usual if self.detail is None else self.detail
 
     @property
     def kernel_override(self) -> Kernel | None:

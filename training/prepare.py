@@ -8,7 +8,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.nn import functional
 
 from uepnet.model.artifact import Artifact, Decoding, Layout, Tiling
 from uepnet.model.errors import DataError, ModelError, OutputError
@@ -19,7 +18,6 @@ from uepnet.training.config import NORMALISATION, WIDTH, Config
 from uepnet.training.partition import Partition, partition
 
 BUNDLED_WEIGHTS = Path(__file__).with_name("bundled.safetensors")
-JOINT = "ups.1.join.0.0.weight"  # takes the finer look in, after all other inputs
 
 
 def initialise(network: UEPNet, encoder: str, init: str) -> None:
@@ -54,17 +52,10 @@ def initialise(network: UEPNet, encoder: str, init: str) -> None:
 
 
 def _fitting(target: nn.Module, state: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """What of `state` fits, and what is missing. Other intervals change the heads' last layers: those start anew.
-
-    So does the finer look of a network that gets one: it hears nothing of it until it has learnt to.
-    """
+    """What of `state` fits, and what is missing. Other intervals change the heads' last layers: those start anew."""
     wanted = target.state_dict()
-    if (joint := state.get(JOINT)) is not None and JOINT in wanted and joint.shape[1] < wanted[JOINT].shape[1]:
-        more = wanted[JOINT].shape[1] - joint.shape[1]
-        state = state | {JOINT: functional.pad(joint, (0, 0, 0, 0, 0, more))}
     fitting = {key: value for key, value in state.items() if key in wanted and wanted[key].shape == value.shape}
-    new = ("heads.", "ups.1.detail.")
-    missing = [key for key in wanted if not (key in fitting or key.startswith(new) or key.endswith("_tracked"))]
+    missing = [key for key in wanted if not (key in fitting or key.startswith("heads.") or key.endswith("_tracked"))]
     return fitting, missing
 
 
@@ -116,7 +107,6 @@ def make_artifact(name: str, config: Config, samples: list[dataset.Sample]) -> A
             width=config.width or WIDTH[config.encoder],
             classes=(1,) if regression else tuple(len(head.proxies) for head in fitted.heads),
             cell=config.cell,  # type: ignore[arg-type]
-            detail=config.detail_channels,
         ),
         normalisation=NORMALISATION[config.encoder],
         heads=() if regression else fitted.heads,

@@ -270,21 +270,13 @@ def _tiles(run: Run, samples: list[dataset.Sample]) -> Tiles:
     config = run.config
     return Tiles(
         samples=samples,
-        augment=Augment(
-            config.crop,
-            scale=config.scale,
-            mirror=config.mirror,
-            stretch=config.stretch,
-            blind=BLIND,
-            jitter=config.jitter,
-        ),
+        augment=Augment(config.crop, scale=config.scale, mirror=config.mirror, blind=BLIND, jitter=config.jitter),
         cell=config.cell,
         padding=run.artifact.normalisation.padding,
         seed=config.seed,
         kernel=config.kernel_override,
         empties=empties(config.empty, held_back=False),
         empty_share=config.empty_share,
-        mix=config.mix,
     )
 
 

@@ -17,15 +17,6 @@ def picture(width: int, height: int, points: np.ndarray) -> np.ndarray:
     return image
 
 
-def assert_together(tile: np.ndarray, counts: np.ndarray) -> None:
-    """The one person in view is counted where the light is."""
-    light = tile[..., 0].astype(float)
-    y, x = (float((light * axis).sum() / light.sum()) + 0.5 for axis in np.mgrid[0:128, 0:128])
-    rows, columns = (np.mgrid[0:16, 0:16] + 0.5) * 8
-    assert x == pytest.approx(float((counts * columns).sum() / counts.sum()), abs=2)
-    assert y == pytest.approx(float((counts * rows).sum() / counts.sum()), abs=2)
-
-
 def test_image_and_counts_move_together() -> None:
     rng = np.random.default_rng(0)
     points = np.array([[100.5, 60.5], [200.5, 150.5], [40.5, 180.5], [270.5, 30.5]])
@@ -38,24 +29,12 @@ def test_image_and_counts_move_together() -> None:
         if not 0.99 < counts.sum() < 1.01:  # one whole person in view
             continue
         seen += 1
-        assert_together(tile, counts)
+        light = tile[..., 0].astype(float)
+        y, x = (float((light * axis).sum() / light.sum()) + 0.5 for axis in np.mgrid[0:128, 0:128])
+        rows, columns = (np.mgrid[0:16, 0:16] + 0.5) * 8
+        assert x == pytest.approx(float((counts * columns).sum() / counts.sum()), abs=2)
+        assert y == pytest.approx(float((counts * rows).sum() / counts.sum()), abs=2)
     assert seen > 20
-
-
-def test_stretched_pictures_keep_their_people_where_they_are_seen() -> None:
-    points = np.array([[100.5, 60.5], [200.5, 150.5], [40.5, 180.5], [270.5, 30.5]])
-    image = picture(320, 240, points)
-    augment = Augment(size=128, scale=(1, 1), stretch=0.6, mirror=False)
-    shapes = set()
-    for seed in range(60):
-        tile, counts = crop(image, points, Kernel(fixed=3.0), augment, np.random.default_rng(seed), 8, (0, 0, 0))
-        if counts[1:-1, 1:-1].sum() < 0.99 or counts.sum() > 1.01:  # one whole person in view, away from the edge
-            continue
-        assert_together(tile, counts)
-        light = tile[..., 0]
-        tall, wide = ((light > 60).any(axis).sum() for axis in (1, 0))
-        shapes.add(int(np.sign(int(tall) - int(wide))))
-    assert shapes >= {-1, 1}  # some people became taller, some wider
 
 
 def test_outside_the_image_there_is_padding_and_nobody() -> None:

@@ -31,24 +31,6 @@ def test_logits_come_out_one_a_cell(encoder: str, cell: int) -> None:
     assert second.shape == (2, 6, 64 // cell, 96 // cell)
 
 
-@pytest.mark.parametrize("encoder", ["vgg16", "efficientnet-lite0"])
-def test_a_network_with_a_finer_look_sees_what_lies_between_two_cells(encoder: str) -> None:
-    """Only the finer look differs between the two networks, and it alone is silenced in one of them."""
-    torch.manual_seed(0)
-    layout = Layout(encoder=encoder, width=16, classes=(5, 6), detail=8)  # type: ignore[arg-type]
-    network = build(layout).eval()
-    image = torch.randn(1, 3, 64, 96)
-    seen = network(image)
-    assert [tuple(scores.shape) for scores in seen] == [(1, 5, 8, 12), (1, 6, 8, 12)]
-    network.ups[1].join[0][0].weight.data[:, -8:] = 0
-    assert not torch.allclose(seen[0], network(image)[0])
-
-
-def test_only_cells_of_eight_have_a_finer_look() -> None:
-    with pytest.raises(ValueError, match="detail goes with cells of 8, not 16"):
-        Layout(encoder="vgg16", width=16, classes=(5,), cell=16, detail=8)
-
-
 def test_torchvision_s_vgg_keys_fit() -> None:
     network = build(Layout(encoder="vgg16", width=16, classes=(5,)))
     state = dict(network.encoder.state_dict())

@@ -7,27 +7,23 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from scenes import release, starting_weights
 
 from uepnet.cli import main
 from uepnet.commands import train as command
-from uepnet.model.artifact import Artifact, Layout
-from uepnet.model.errors import DataError, ImageError, InputError, ModelError, OutputError
-from uepnet.model.network import build
+from uepnet.model.artifact import Artifact
+from uepnet.model.errors import DataError, ImageError, ModelError, OutputError
 from uepnet.model.runtime import BUNDLED
 from uepnet.training import dataset
-from uepnet.training.augment import Augment
-from uepnet.training.batches import Tiles
 from uepnet.training.config import Config
-from uepnet.training.prepare import BUNDLED_WEIGHTS, initialise, parts_of, repeated, samples_of
+from uepnet.training.prepare import BUNDLED_WEIGHTS, parts_of, repeated, samples_of
 from uepnet.training.train import Losses, Progress, Schedule, train
 
 
@@ -222,21 +218,6 @@ def test_a_run_of_ours_can_be_fine_tuned_on_other_intervals(place: Path, tmp_pat
     assert second["heads.0.2.weight"].shape[0] == 8
 
 
-def test_a_network_that_gets_a_finer_look_starts_as_it_was(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    plain, finer = (
-        build(Layout(encoder="efficientnet-lite0", width=16, classes=(5, 6), detail=detail)).eval() for detail in (0, 8)
-    )
-    save_file(plain.state_dict(), tmp_path / "plain.safetensors")
-    initialise(finer, "efficientnet-lite0", str(tmp_path / "plain.safetensors"))
-    image = torch.randn(1, 3, 64, 64)
-    for ours, theirs in zip(finer(image), plain(image), strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-5)
-    finer(image)[0].sum().backward()
-    gradient = finer.ups[1].join[0][0].weight.grad
-    assert gradient is not None and gradient[:, -8:].abs().max() > 0  # and it can learn to use it
-
-
 @pytest.mark.parametrize("count_loss", [0.0, 1.0])
 def test_cells_that_are_not_judged_teach_nothing(count_loss: float) -> None:
     torch.manual_seed(0)
@@ -250,36 +231,6 @@ def test_cells_that_are_not_judged_teach_nothing(count_loss: float) -> None:
     for scores in logits:
         assert scores.grad is not None
         assert (scores.grad[:, :, :2] == 0).all() and (scores.grad[:, :, 2:] != 0).any()
-
-
-def test_mixed_tiles_hold_the_people_of_both_pictures_cell_by_cell(place: Path) -> None:
-    samples = samples_of(config(place), "fit")
-    augment = Augment(size=64, scale=(1, 1), mirror=False)
-    plain = Tiles(samples, augment, 8, (127, 127, 127), seed=3)
-    mixed = replace(plain, mix=1.0)
-    changed = 0
-    for position in range(12):
-        (tile, counts), (other, theirs) = plain[position], mixed[position]
-        cells = (tile != other).any(2).reshape(8, 8, 8, 8).any(3).any(1)  # which cells look different
-        assert torch.equal(counts[~cells], theirs[~cells])
-        changed += int(cells.any())
-    assert changed > 6
-
-
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        ({"mix": 1.5}, "--mix is a share, at most 1, not 1.5."),
-        ({"mix": 0.2, "crop": 0}, "--mix needs tiles of one size: name their --crop."),
-        ({"detail": -1}, "--detail must be at least 0, not -1."),
-        ({"detail": 8, "cell": 16}, "--detail goes with a --cell of 8, not 16."),
-        ({"stretch": -0.1}, "--stretch must be at least 0, not -0.1."),
-    ],
-)
-def test_settings_of_tiles_that_cannot_work_are_refused(place: Path, wrong: dict[str, object], sentence: str) -> None:
-    with pytest.raises(InputError) as refusal:
-        config(place, **wrong)
-    assert str(refusal.value) == sentence
 
 
 @pytest.mark.parametrize("width", [128, 16])

@@ -51,9 +51,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="start from ImageNet weights of the encoder, or from a run or weights of ours "
         "(default: the bundled model; for vgg16 torchvision's ImageNet weights)",
     )
-    net.add_argument(
-        "--detail", type=int, metavar="CHANNELS", help="a look twice as fine as a cell, for small heads (0)"
-    )
     net.add_argument("--freeze", type=int, metavar="STAGES", help="keep the first stages of the encoder as they are")
     net.add_argument(
         "--fixed-norms",
@@ -83,8 +80,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     loop.add_argument("--no-scale", action="store_true", help="no random scaling")
     loop.add_argument("--no-mirror", dest="mirror", action="store_false", default=None)
     loop.add_argument("--jitter", type=float, help="how far brightness and contrast wander (0.3)")
-    loop.add_argument("--stretch", type=float, help="how far the scales of width and height differ (0)")
-    loop.add_argument("--mix", type=float, metavar="SHARE", help="share of tiles that get a part of another (0)")
     loop.add_argument("--optimiser", choices=["adamw", "sgd"])
     loop.add_argument("--lr", type=float)
     loop.add_argument("--weight-decay", type=float)
