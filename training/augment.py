@@ -51,7 +51,7 @@ def crop(
     scaled = points * factor
     sigmas = kernel.sigmas(scaled, width, height)
     counts = local_counts(scaled, sigmas, (width, height), cell, (x, y, crop_width, crop_height))
-    _blind(counts, augment.blind, (x, y), (x + crop_width < width, y + crop_height < height))
+    _blind(counts, augment.blind, (x, y), (x + crop_width < round(width), y + crop_height < round(height)))
     if mirrored:
         # Crops are whole cells, so mirroring the counts of a crop is mirroring its points.
         tile, counts = tile[:, ::-1], counts[:, ::-1]

@@ -73,6 +73,17 @@ def test_cells_beside_a_cut_are_not_judged_and_those_at_the_image_s_edge_are() -
     assert cuts == {(False, True), (True, True), (True, False)}
 
 
+@pytest.mark.parametrize("factor", [1.001, 1.004, 1.1])
+def test_an_edge_that_does_not_fall_on_a_whole_pixel_is_an_edge(factor: float) -> None:
+    image = np.zeros((200, 200, 3), np.uint8)
+    augment = Augment(96, scale=(factor, factor), mirror=False, blind=1)
+    judged = np.zeros((12, 12), bool)
+    for seed in range(60):
+        _, counts = crop(image, np.zeros((0, 2)), Kernel(), augment, np.random.default_rng(seed), 8, PADDING)
+        judged |= np.isfinite(counts)
+    assert judged.all()
+
+
 def test_the_paper_s_crop_is_a_quarter_of_the_area_in_whole_network_steps() -> None:
     image = np.zeros((600, 800, 3), np.uint8)
     tile, counts = crop(
