@@ -1,6 +1,7 @@
 """Scale, crop and mirror, on the image and its points together: counts are recomputed, never interpolated."""
 
 import io
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +62,8 @@ def crop(
 
 
 def _start(rng: np.random.Generator, side: float, crop: int) -> int:
-    room = max(0, round(side) - crop)
+    """Where a crop begins. At the far end it is filled up to a multiple of 32, as an image is when it is counted."""
+    room = max(0, 32 * math.ceil(round(side) / 32) - crop)
     return min(room, max(0, int(rng.integers(-crop // 2, room + crop // 2 + 1)))) if room else 0
 
 

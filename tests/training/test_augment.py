@@ -50,9 +50,9 @@ def test_outside_the_image_there_is_padding_and_nobody() -> None:
 
 
 def test_the_edges_of_an_image_are_seen_often() -> None:
-    image = np.tile(np.arange(200, dtype=np.uint8)[:, None, None], (1, 256, 3))  # a pixel tells its row
+    image = np.tile(np.arange(192, dtype=np.uint8)[:, None, None], (1, 256, 3))  # a pixel tells its row
     augment = Augment(96, scale=(1, 1), mirror=False)
-    seen = np.zeros(200)
+    seen = np.zeros(192)
     for seed in range(500):
         tile, _ = crop(image, np.zeros((0, 2)), Kernel(), augment, np.random.default_rng(seed), 8, PADDING)
         seen[tile[0, 0, 0] : int(tile[-1, 0, 0]) + 1] += 1
@@ -60,17 +60,28 @@ def test_the_edges_of_an_image_are_seen_often() -> None:
 
 
 def test_cells_beside_a_cut_are_not_judged_and_those_at_the_image_s_edge_are() -> None:
-    image = np.tile(np.arange(200, dtype=np.uint8)[:, None, None], (1, 96, 3))
+    image = np.tile(np.arange(192, dtype=np.uint8)[:, None, None], (1, 96, 3))
     augment = Augment(96, scale=(1, 1), mirror=False, blind=1)
     cuts = set()
     for seed in range(60):
         tile, counts = crop(image, np.zeros((0, 2)), Kernel(), augment, np.random.default_rng(seed), 8, PADDING)
-        above, below = tile[0, 0, 0] > 0, tile[-1, 0, 0] < 199
+        above, below = tile[0, 0, 0] > 0, tile[-1, 0, 0] < 191
         judged = np.isfinite(counts)
         assert judged[1:-1].all()  # nothing is cut on the left or right
         assert judged[0].all() == (not above) and judged[-1].all() == (not below)
         cuts.add((bool(above), bool(below)))
     assert cuts == {(False, True), (True, True), (True, False)}
+
+
+def test_the_far_edge_is_filled_up_as_when_an_image_is_counted() -> None:
+    image = np.full((150, 200, 3), 255, np.uint8)
+    augment = Augment(96, scale=(1, 1), mirror=False)
+    margins = set()
+    for seed in range(80):
+        tile, _ = crop(image, np.zeros((0, 2)), Kernel(), augment, np.random.default_rng(seed), 8, PADDING)
+        margins.add(tuple(int((tile[..., 0] != 255).all(axis).sum()) for axis in (0, 1)))
+    assert max(columns for columns, _ in margins) == 224 - 200
+    assert max(rows for _, rows in margins) == 160 - 150
 
 
 @pytest.mark.parametrize("factor", [1.001, 1.004, 1.1])
