@@ -76,7 +76,7 @@ def test_nobody_is_counted_on_photographs_that_were_held_back(counter: Counter) 
         pytest.skip("the photographs without people are not beside the project")
     from uepnet.training.prepare import empties
 
-    held_back = empties(str(folder), held_back=True)[::3]
+    held_back = empties(str(folder), held_back=True)  # all: one photograph of pebbles would outweigh a few dozen
     counts = [counter.count(sample.image).count for sample in held_back]
     assert np.median(counts) < 0.5
     assert np.quantile(counts, 0.9) <= 1
