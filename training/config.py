@@ -29,6 +29,7 @@ LEAST = {
     "input_scale": 0.25,
     "jitter": 0.0,
     "lr": 1e-12,
+    "encoder_rate": 0.0,
     "weight_decay": 0.0,
     "warm_up": 0,
     "steps": 1,
@@ -80,6 +81,7 @@ class Config:
     # optimisation
     optimiser: str = "adamw"
     lr: float = 1e-3
+    encoder_rate: float = 1.0  # the encoder learns at so many times the rate: what ImageNet taught is soon forgotten
     weight_decay: float = 1e-2
     schedule: str = "cosine"  # or "plateau": divided by 10 when the training loss stagnates
     warm_up: int = 200

@@ -293,7 +293,7 @@ def _learner(run: Run, device: torch.device) -> Callable[[Tensor, Tensor], dict[
         _set_mode(run.network, config)
         rate = run.schedule.at(run.step)
         for group in run.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("share", 1.0)
         with autocast:
             logits = forward(normalise(tiles.to(device, non_blocking=True), mean, std))
         parts = losses([scores.float() for scores in logits], counts.to(device, non_blocking=True))
@@ -341,12 +341,13 @@ def _set_mode(network: UEPNet, config: Config) -> None:
 def _optimiser(network: UEPNet, config: Config) -> torch.optim.Optimizer:
     for part in network.encoder.early(config.freeze):
         part.requires_grad_(False)
-    decayed = [p for p in network.parameters() if p.requires_grad and p.ndim > 1]
-    plain = [p for p in network.parameters() if p.requires_grad and p.ndim <= 1]  # biases and norms
-    groups = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            share = config.encoder_rate if name.startswith("encoder.") else 1.0
+            decay = config.weight_decay if parameter.ndim > 1 else 0.0  # none on biases and norms
+            groups.setdefault((share, decay), []).append(parameter)
+    settings = [{"params": group, "weight_decay": decay, "share": share} for (share, decay), group in groups.items()]
     if config.optimiser == "sgd":
-        return torch.optim.SGD(groups, lr=config.lr, momentum=0.9)
-    return torch.optim.AdamW(groups, lr=config.lr)
+        return torch.optim.SGD(settings, lr=config.lr, momentum=0.9)
+    return torch.optim.AdamW(settings, lr=config.lr)

@@ -77,7 +77,7 @@ def test_a_short_run_learns(place: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_stopped_run_resumes_to_the_same_bits(place: Path, tmp_path: Path, workers: int) -> None:
-    setup = config(place, workers=workers, empty_share=0.3)
+    setup = config(place, workers=workers, empty_share=0.3, encoder_rate=0.1)
     train(tmp_path / "whole", setup)
     seen: list[int] = []
     train(tmp_path / "broken", setup, watch=lambda p: seen.append(p.step), stop=lambda: len(seen) >= 3)
@@ -218,6 +218,21 @@ def test_a_run_of_ours_can_be_fine_tuned_on_other_intervals(place: Path, tmp_pat
     assert second["heads.0.2.weight"].shape[0] == 8
 
 
+def test_an_encoder_that_learns_slowly_stays_nearer_to_its_start(place: Path, tmp_path: Path) -> None:
+    def moved(rate: float) -> tuple[float, bool]:
+        """How far a layer of the encoder went, and whether the decoder learnt."""
+        run = tmp_path / str(rate)
+        train(run, config(place, steps=2, seed=1, encoder_rate=rate))
+        kept, start = weights(run), load_file(place / "start.safetensors")
+        far = (kept["encoder.stages.3.0.expand.conv.weight"] - start["stages.3.0.expand.conv.weight"]).abs().mean()
+        return float(far), bool((kept["heads.0.2.bias"] != 0).any())
+
+    whole, tenth, none = moved(1.0), moved(0.1), moved(0.0)
+    assert whole[1] and tenth[1] and none[1]
+    assert none[0] == 0
+    assert tenth[0] == pytest.approx(whole[0] / 10, rel=0.3)
+
+
 @pytest.mark.parametrize("count_loss", [0.0, 1.0])
 def test_cells_that_are_not_judged_teach_nothing(count_loss: float) -> None:
     torch.manual_seed(0)
@@ -310,6 +325,7 @@ def test_a_checkpoint_of_another_network_is_refused(place: Path, tmp_path: Path)
         (["--device", "tpu"], "cpu, cuda or cuda:N"),
         (["--steps", "0"], "at least 1"),
         (["--lr", "nan"], "--lr must be"),
+        (["--encoder-rate", "-1"], "--encoder-rate must be"),
         (["--crop", "50"], "multiple of 32"),
         (["--scale", "2", "1"], "the lower one first"),
         (["--input-scale", "5"], "at most 4"),

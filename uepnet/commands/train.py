@@ -82,6 +82,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     loop.add_argument("--jitter", type=float, help="how far brightness and contrast wander (0.3)")
     loop.add_argument("--optimiser", choices=["adamw", "sgd"])
     loop.add_argument("--lr", type=float)
+    loop.add_argument(
+        "--encoder-rate", type=float, metavar="X", help="the encoder learns at X times the rate, such as 0.1 (1)"
+    )
     loop.add_argument("--weight-decay", type=float)
     loop.add_argument("--schedule", choices=["cosine", "plateau"])
     loop.add_argument("--warm-up", type=int, metavar="STEPS", help="a tenth of the steps, at most 200; paper: none")
