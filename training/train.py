@@ -31,6 +31,7 @@ SPREAD = 0.22  # how far a block's count is off where it holds many people, as a
 SHAPE = SPREAD**-2  # of the negative binomial
 BLIND = 2  # cells, beside a cut through the image
 FEWEST = 0.05  # people, added to every block: an empty one has a mean, too
+Tensors = tuple[Tensor, ...] | list[Tensor]
 
 
 @dataclass
@@ -223,7 +224,8 @@ def train(
         network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         average = None
         if config.average:
-            average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(config.average))  # type: ignore[no-untyped-call]
+            # Norms' statistics are averaged, too: those of the last step do not belong to the mean of the weights.
+            average = AveragedModel(network, multi_avg_fn=_running_mean(config.average), use_buffers=True)
         run = Run(folder, config, artifact, network, _optimiser(network, config), Schedule(config), average)
         if resume:
             run.restore()
@@ -278,6 +280,16 @@ def _tiles(run: Run, samples: list[dataset.Sample]) -> Tiles:
         empties=empties(config.empty, held_back=False),
         empty_share=config.empty_share,
     )
+
+
+def _running_mean(decay: float) -> Callable[[Tensors, Tensors, Tensor | int], None]:
+    """A mean that forgets what lies far back; at first faster, so that a short run's is not of where it began."""
+
+    def update(mean: Tensors, latest: Tensors, seen: Tensor | int) -> None:
+        kept = min(decay, (1 + float(seen)) / (10 + float(seen)))
+        get_ema_multi_avg_fn(kept)(mean, latest, seen)  # type: ignore[no-untyped-call]
+
+    return update
 
 
 def _learner(run: Run, device: torch.device) -> Callable[[Tensor, Tensor], dict[str, float]]:
