@@ -33,6 +33,10 @@ class Way:
     mirror: bool = False
     scale: float = 1.0
 
+    def __str__(self) -> str:
+        read = f"T {self.temperature:g} floor {self.floor:g}" if self.decoding == "expectation" else self.decoding
+        return f"{read} x{self.scale:g}" + " mirror" * self.mirror
+
     @property
     def cost(self) -> float:
         """The work, times that of an image as it is."""

@@ -150,17 +150,19 @@ def _decoding(args: argparse.Namespace) -> Answer:
     chosen = best(rows)
     if args.write:
         chosen.way.apply(artifact).save(args.model)
-    table: list[list[str | float]] = [["", "decoding", "T", "floor", "mirror", "scale"]]
-    table[0] += [f"{error} {name}" for error in ("MAE", "scaled") for name, _ in sources]
-    table[0] += ["empty: median", "90 %", "mean"]
+    names = " / ".join(name for name, _ in sources)
+    nobody_at = "nobody there: median / 90 % / mean"
+    table: list[list[str | float]] = [["way", f"MAE {names}", f"scaled {names}", nobody_at, ""]]
     # The paper's argmax, the plain expectation, the chosen way, and the ten with the lowest error.
     lowest = sorted(rows, key=lambda row: sum(row.scaled))[:10]
     for row in rows:
-        way = row.way
-        if row is chosen or row in lowest or (way.temperature == 1 and way.floor == 0):
-            mark = "chosen" if row is chosen else "" if row.fit_for_service() else "sees people where nobody is"
-            read = [way.decoding, way.temperature, way.floor, "yes" if way.mirror else "", way.scale]
-            table.append([mark, *read, *row.mae, *row.scaled, *row.empty])
+        if row is chosen or row in lowest or (row.way.temperature == 1 and row.way.floor == 0):
+            mark = "chosen" if row is chosen else "" if row.fit_for_service() else "too many"
+            numbers = [
+                " / ".join(f"{v:.{digits}f}" for v in values)
+                for values, digits in ((row.mae, 1), (row.scaled, 2), (row.empty, 2))
+            ]
+            table.append([str(row.way), *numbers, mark])
     return {"rows": [asdict(row) for row in rows], "chosen": asdict(chosen)}, table
 
 
