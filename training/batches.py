@@ -15,8 +15,11 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from uepnet.model.errors import UepnetError
 from uepnet.training.augment import Augment, crop
 from uepnet.training.dataset import Sample
-from uepnet.training.drawn import drawn
+from uepnet.training.drawn import drawn, sheet
+from uepnet.training.sample import ADAPTIVE
 from uepnet.training.targets import Kernel
+
+NOBODY = np.zeros((0, 2))
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,18 @@ class Tiles(Dataset[tuple[Tensor, Tensor]]):
         return crop(sample.load_image(), sample.points, kernel, self.augment, rng, self.cell, self.padding)
 
     def _nobody(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """A photograph without people two times of three, else a drawn scene."""
-        if self.empties and rng.random() < 2 / 3:
-            return self._crop(self.empties[int(rng.integers(len(self.empties)))], rng)
-        side = self.augment.size or 256
+        """A photograph without people every other time, else a sheet of small ones or a drawn scene."""
+        kind, side = rng.random(), self.augment.size or 256
+        if self.empties and kind < 1 / 2:
+            return self._crop(self._empty(rng), rng)
+        if self.empties and kind < 2 / 3:
+            small = sheet([self._empty(rng).load_image() for _ in range(3)], rng, 2 * side)
+            return crop(small, NOBODY, ADAPTIVE, self.augment, rng, self.cell, self.padding)
         scene = np.array(drawn(rng, side, side))  # a copy: Pillow's arrays are read-only
         return scene, np.zeros((side // self.cell, side // self.cell), np.float32)
+
+    def _empty(self, rng: np.random.Generator) -> Sample:
+        return self.empties[int(rng.integers(len(self.empties)))]
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""Drawn scenes with nobody in them: flat colours, gradients, noise, text, foliage, gravel, stripes, empty
-streets.
+"""Drawn scenes with nobody in them: flat colours, gradients, noise, text, foliage, gravel, stripes, rows of
+things, empty streets.
 
 Photographs without people teach what real emptiness looks like; these teach the odd inputs that a service meets
 (a covered lens, static, a test card) and that networks love to count people in.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,8 @@ def foliage(rng: Rng, width: int, height: int) -> Picture:
 
 
 def gravel(rng: Rng, width: int, height: int) -> Picture:
-    """Pebbles: cells around random points, shaded, with dark gaps between them; smaller with distance, of one hue."""
+    """Pebbles: cells around random points, shaded, with dark gaps between them; smaller with distance, of one hue or
+    of a few."""
     side, growth = rng.uniform(4, 18), rng.uniform(0.01, 2.5)  # of a pebble at the top, and how much larger below
     y, x = np.mgrid[0:height, 0:width]
     down = y / height
@@ -87,11 +88,52 @@ def gravel(rng: Rng, width: int, height: int) -> Picture:
     distances, nearest = map(np.asarray, cKDTree(pebbles).query(ground, k=2))
     gap = np.clip((distances[:, 1] - distances[:, 0]) / rng.uniform(0.1, 0.5), rng.uniform(0.1, 0.6), 1)
     light = 1 + rng.uniform(0, 0.5) * (ground - pebbles[nearest[:, 0]]) @ rng.normal(0, 1, 2)
-    colour = rng.uniform(60, 190) * rng.uniform(0.75, 1.25, 3)
-    tones = colour * rng.uniform(0.4, 1.5, (len(pebbles), 1)) + rng.normal(0, 12, (len(pebbles), 3))
+    hues = rng.uniform(60, 190, (int(rng.integers(1, 5)), 1)) * rng.uniform(0.75, 1.25, 3)
+    hues = hues * rng.uniform(0.8, 1.2, hues.shape)
+    tones = hues[rng.integers(len(hues), size=len(pebbles))] * rng.uniform(0.4, 1.5, (len(pebbles), 1)) + rng.normal(
+        0, 12, (len(pebbles), 3)
+    )
     pixels = tones[nearest[:, 0]] * (gap * light)[:, None]
     picture = np.clip(pixels, 0, 255).astype(np.uint8).reshape(height, width, 3)
     return np.asarray(Image.fromarray(picture).filter(ImageFilter.GaussianBlur(rng.uniform(0, 1.2))))
+
+
+def rows(rng: Rng, width: int, height: int) -> Picture:
+    """Things in rows that shrink with distance: seats, boats, parked cars. Wider than high, as heads are not."""
+    ground = rng.uniform(40, 200, 3)
+    image = Image.new("RGB", (width, height), tuple(int(v) for v in ground))
+    draw = ImageDraw.Draw(image)
+    hues = rng.uniform(20, 235, (int(rng.integers(1, 4)), 3))
+    flat, gap, full = rng.uniform(0.3, 0.6), rng.uniform(1.1, 2.5), rng.uniform(0.5, 1)
+    side, growth = rng.uniform(6, 24), rng.uniform(1.0, 1.15)
+    y = rng.uniform(0, height / 3)
+    while y < height:
+        step = side * gap
+        for x in np.arange(-rng.uniform(0, step), width, step):
+            if rng.random() > full:
+                continue
+            body = hues[int(rng.integers(len(hues)))] * rng.uniform(0.7, 1.2)
+            left, top = x + rng.uniform(-0.1, 0.1) * side, y + rng.uniform(-0.1, 0.1) * side
+            middle, bottom = top + side * flat * 0.4, top + side * flat
+            draw.rectangle((left, top, left + side, bottom), fill=tuple(int(min(255, v)) for v in body))
+            draw.rectangle((left + side / 6, top, left + side * 5 / 6, middle), fill=tuple(int(v * 0.5) for v in body))
+        y += side * flat * gap
+        side *= growth
+    return np.asarray(image.filter(ImageFilter.GaussianBlur(rng.uniform(0, 1.2))))
+
+
+def sheet(photographs: Sequence[Picture], rng: Rng, side: int) -> Picture:
+    """A contact sheet: photographs made small, side by side and repeated. What is in them is then as small and as many
+    as people in a crowd, and is not people."""
+    small = int(np.exp(rng.uniform(np.log(20), np.log(max(21, side / 6)))))
+    places = [photographs[int(rng.integers(len(photographs)))] for _ in range(4)]
+    first, second, third, fourth = (
+        np.asarray(Image.fromarray(p).resize((small, small), reducing_gap=2)) for p in places
+    )
+    block = np.concatenate([np.concatenate([first, second], 1), np.concatenate([third, fourth], 1)])
+    wide = np.concatenate([block, block[:, ::-1]], 1)
+    times = -(-side // wide.shape[1])
+    return np.tile(np.concatenate([wide, wide[::-1]]), (times, times, 1))[:side, :side]
 
 
 def stripes(rng: Rng, width: int, height: int) -> Picture:
@@ -146,6 +188,7 @@ KINDS: dict[str, Callable[[Rng, int, int], Picture]] = {
     "foliage": foliage,
     "gravel": gravel,
     "stripes": stripes,
+    "rows": rows,
     "street": street,
 }
-LOOKALIKES = ("foliage", "gravel")
+LOOKALIKES = ("foliage", "gravel", "rows")

@@ -19,6 +19,7 @@ from uepnet.model.tiling import cells_shape
 from uepnet.training import dataset
 from uepnet.training.calibrate import coverage_left_out, fit
 from uepnet.training.decoding import Row, Way, best, compare, ways
+from uepnet.training.drawn import KINDS
 from uepnet.training.evaluate import Result, evaluate, per_scene, summary
 from uepnet.training.gallery import draw_worst
 from uepnet.training.prepare import load_network
@@ -274,4 +275,4 @@ def test_the_report_covers_errors_ranges_empty_scenes_and_sizes(
     assert answer["empty"] == {"images": 2, "median": 0, "ninety_per_cent": 0, "mean": 0, "most": 0}
     # The toy counts light per cell: four times the cells, four times the count.
     assert answer["sizes"]["mean_change_at_2"] == pytest.approx(3, abs=0.2)
-    assert answer["drawn"]["images"] == 80
+    assert answer["drawn"]["images"] == 10 * len(KINDS)

@@ -1,0 +1,41 @@
+"""Scenes without people: of the size asked for, the same for the same seed, and nobody in any of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from uepnet.training.augment import Augment
+from uepnet.training.batches import Tiles
+from uepnet.training.dataset import pictures
+from uepnet.training.drawn import KINDS, sheet
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_scene_has_the_size_asked_for_and_depends_on_the_seed_alone(kind: str) -> None:
+    first, again, other = (KINDS[kind](np.random.default_rng(seed), 160, 96) for seed in (1, 1, 2))
+    assert first.shape == (96, 160, 3) and first.dtype == np.uint8
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_sheet_shows_whole_photographs_small_and_often(seed: int) -> None:
+    photograph = np.zeros((300, 400, 3), np.uint8)
+    photograph[:, 200:] = 255  # black on the left, white on the right
+    made = sheet([photograph], np.random.default_rng(seed), 480)
+    assert made.shape == (480, 480, 3)
+    edges = np.flatnonzero(np.diff(made[240, :, 0].astype(int)) > 100)
+    assert len(edges) >= 3  # an edge between black and white every 80 pixels or less
+    assert 0.4 < (made > 127).mean() < 0.6
+
+
+def test_tiles_without_people_hold_nobody_whatever_they_show(tmp_path: Path) -> None:
+    for number in range(3):
+        Image.new("RGB", (90, 70), (40 * number, 90, 10)).save(tmp_path / f"{number}.png")
+    augment = Augment(64, scale=(0.8, 2), blind=2, jitter=0.3)
+    tiles = Tiles([], augment, 8, (127, 127, 127), seed=3, empties=pictures(tmp_path))
+    kinds = [tiles._nobody(np.random.default_rng(seed)) for seed in range(40)]
+    for tile, counts in kinds:
+        assert tile.shape == (64, 64, 3) and counts.shape == (8, 8)
+        assert np.nansum(counts) == 0
