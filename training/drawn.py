@@ -104,8 +104,9 @@ def rows(rng: Rng, width: int, height: int) -> Picture:
     image = Image.new("RGB", (width, height), tuple(int(v) for v in ground))
     draw = ImageDraw.Draw(image)
     hues = rng.uniform(20, 235, (int(rng.integers(1, 4)), 3))
-    flat, gap, full = rng.uniform(0.3, 0.6), rng.uniform(1.1, 2.5), rng.uniform(0.5, 1)
-    side, growth = rng.uniform(6, 24), rng.uniform(1.0, 1.15)
+    flat, gap, full = rng.uniform(0.3, 0.6), rng.uniform(1.0, 2.5), rng.uniform(0.5, 1)
+    side, growth = rng.uniform(4, 24), rng.uniform(1.0, 1.15)
+    shape = draw.ellipse if rng.random() < 0.5 else draw.rectangle
     y = rng.uniform(0, height / 3)
     while y < height:
         step = side * gap
@@ -115,8 +116,8 @@ def rows(rng: Rng, width: int, height: int) -> Picture:
             body = hues[int(rng.integers(len(hues)))] * rng.uniform(0.7, 1.2)
             left, top = x + rng.uniform(-0.1, 0.1) * side, y + rng.uniform(-0.1, 0.1) * side
             middle, bottom = top + side * flat * 0.4, top + side * flat
-            draw.rectangle((left, top, left + side, bottom), fill=tuple(int(min(255, v)) for v in body))
-            draw.rectangle((left + side / 6, top, left + side * 5 / 6, middle), fill=tuple(int(v * 0.5) for v in body))
+            shape((left, top, left + side, bottom), fill=tuple(int(min(255, v)) for v in body))
+            shape((left + side / 6, top, left + side * 5 / 6, middle), fill=tuple(int(v * 0.5) for v in body))
         y += side * flat * gap
         side *= growth
     return np.asarray(image.filter(ImageFilter.GaussianBlur(rng.uniform(0, 1.2))))

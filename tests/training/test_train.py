@@ -273,7 +273,7 @@ def test_images_are_validated_and_counted_at_the_size_that_was_asked_for(place: 
 @pytest.mark.parametrize(
     ("options", "input_scale", "scale"),
     [
-        ("", 1.2, (0.9, 2.0)),
+        ("", 1.2, (0.8, 2.2)),
         ("--no-scale", 1.2, (1.2, 1.2)),
         ("--input-scale 1 --scale 0.5 1.5", 1.0, (0.5, 1.5)),
         ("--preset paper", 1.0, (0.3, 1.3)),

@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     loop.add_argument("--batch", type=int)
     loop.add_argument("--crop", type=int, help="side of a training tile; 0: a quarter of the image's area")
     loop.add_argument(
-        "--scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="random scaling (0.9 2; paper: 0.3 1.3)"
+        "--scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="random scaling (0.8 2.2; paper: 0.3 1.3)"
     )
     loop.add_argument(
         "--input-scale", type=float, metavar="S", help="count images at S times their size (1.2; paper: 1)"
