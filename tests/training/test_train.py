@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.torch import load_file
 from scenes import release, starting_weights
 
@@ -20,11 +18,10 @@ from uepnet.cli import main
 from uepnet.commands import train as command
 from uepnet.model.artifact import Artifact
 from uepnet.model.errors import DataError, ImageError, ModelError, OutputError
-from uepnet.model.runtime import BUNDLED
 from uepnet.training import dataset
 from uepnet.training.config import Config
 from uepnet.training.prepare import BUNDLED_WEIGHTS, parts_of, repeated, samples_of
-from uepnet.training.train import Losses, Progress, Schedule, train
+from uepnet.training.train import Progress, Schedule, train
 
 
 @pytest.fixture(scope="module")
@@ -119,21 +116,6 @@ def test_a_repeated_data_set_is_drawn_as_often(place: Path) -> None:
     assert names(repeated(parts_of(config(place), "fit"), ())) == once
     assert names(repeated(parts_of(uneven, "fit"), uneven.repeat)) == once * 4
     assert names(samples_of(uneven, "fit")) == once * 2  # what intervals are fitted to is not repeated
-
-
-@given(st.floats(0, 500), st.floats(0, 500), st.floats(0.05, 0.95))
-def test_the_count_loss_is_least_at_the_mean_of_what_may_be_there(low: float, high: float, chance: float) -> None:
-    """Where a block holds `high` people with some chance and else `low`, the best answer is the mean of both."""
-    losses = Losses(Artifact.load(BUNDLED), 1.0)
-
-    def expected(answer: float) -> float:
-        blocks = [losses._count_error(torch.full((1, 1, 1), answer), torch.full((1, 1, 1), t)) for t in (low, high)]
-        return (1 - chance) * float(blocks[0]) + chance * float(blocks[1])
-
-    mean = (1 - chance) * low + chance * high
-    tolerance = 1e-5 * (1 + expected(mean))  # of single precision
-    for other in (0.5 * mean, 0.9 * mean, 1.1 * mean + 0.1, 2 * mean + 1):
-        assert expected(mean) <= expected(other) + tolerance
 
 
 def test_a_killed_run_resumes_to_the_same_bits_and_cuts_its_log_back(place: Path, tmp_path: Path) -> None:
@@ -240,21 +222,6 @@ def test_an_encoder_that_learns_slowly_stays_nearer_to_its_start(place: Path, tm
     assert whole[1] and tenth[1] and none[1]
     assert none[0] == 0
     assert tenth[0] == pytest.approx(whole[0] / 10, rel=0.3)
-
-
-@pytest.mark.parametrize("count_loss", [0.0, 1.0])
-def test_cells_that_are_not_judged_teach_nothing(count_loss: float) -> None:
-    torch.manual_seed(0)
-    losses = Losses(Artifact.load(BUNDLED), count_loss)
-    logits = [torch.randn(2, classes, 16, 16, requires_grad=True) for classes in (25, 26)]
-    counts = torch.rand(2, 16, 16)
-    counts[:, :2] = torch.nan
-    loss = losses(logits, counts)["loss"]
-    loss.backward()
-    assert loss.isfinite()
-    for scores in logits:
-        assert scores.grad is not None
-        assert (scores.grad[:, :, :2] == 0).all() and (scores.grad[:, :, 2:] != 0).any()
 
 
 @pytest.mark.parametrize("width", [128, 16])
