@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from uepnet.model.errors import UepnetError
 from uepnet.training.augment import Augment, crop
 from uepnet.training.dataset import Sample
-from uepnet.training.drawn import drawn, sheet
+from uepnet.training.drawn import drawn, herd, sheet
 from uepnet.training.sample import ADAPTIVE
 from uepnet.training.targets import Kernel
 
@@ -50,13 +50,14 @@ class Tiles(Dataset[tuple[Tensor, Tensor]]):
         return crop(sample.load_image(), sample.points, kernel, self.augment, rng, self.cell, self.padding)
 
     def _nobody(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """A photograph without people every other time, else a sheet of small ones or a drawn scene."""
+        """A photograph without people, small ones side by side or things cut from them, else a drawn scene."""
         kind, side = rng.random(), self.augment.size or 256
-        if self.empties and kind < 1 / 2:
+        if self.empties and kind < 0.4:
             return self._crop(self._empty(rng), rng)
-        if self.empties and kind < 2 / 3:
-            small = sheet([self._empty(rng).load_image() for _ in range(3)], rng, 2 * side)
-            return crop(small, NOBODY, ADAPTIVE, self.augment, rng, self.cell, self.padding)
+        if self.empties and kind < 0.75:
+            make = sheet if kind < 0.5 else herd
+            made = make([self._empty(rng).load_image() for _ in range(4)], rng, 2 * side)
+            return crop(made, NOBODY, ADAPTIVE, self.augment, rng, self.cell, self.padding)
         scene = np.array(drawn(rng, side, side))  # a copy: Pillow's arrays are read-only
         return scene, np.zeros((side // self.cell, side // self.cell), np.float32)
 

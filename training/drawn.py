@@ -1,5 +1,5 @@
 """Drawn scenes with nobody in them: flat colours, gradients, noise, text, foliage, gravel, stripes, rows of
-things, empty streets.
+things, empty streets; and photographs without people made into what looks like a crowd.
 
 Photographs without people teach what real emptiness looks like; these teach the odd inputs that a service meets
 (a covered lens, static, a test card) and that networks love to count people in.
@@ -135,6 +135,55 @@ def sheet(photographs: Sequence[Picture], rng: Rng, side: int) -> Picture:
     wide = np.concatenate([block, block[:, ::-1]], 1)
     times = -(-side // wide.shape[1])
     return np.tile(np.concatenate([wide, wide[::-1]]), (times, times, 1))[:side, :side]
+
+
+def herd(photographs: Sequence[Picture], rng: Rng, side: int) -> Picture:
+    """A few things cut from photographs, small and over and over, larger towards the camera, before another photograph:
+    boats at a pier, flowers in a bed, bottles on a belt. Many, alike and close together, and not people."""
+    *cut_from, ground = (photographs[int(index)] for index in rng.integers(len(photographs), size=5))
+    image = Image.fromarray(ground).resize((side, side), reducing_gap=2)
+    things = [_thing(photograph, rng) for photograph in cut_from[: int(rng.integers(1, 5))]]
+    size, growth = np.exp(rng.uniform(np.log(6), np.log(side / 8))), rng.uniform(1.0, 1.12)
+    gap, stagger, full = rng.uniform(0.5, 1.6), rng.uniform(0, 0.5), rng.uniform(0.5, 1)
+    y = rng.uniform(-size, side / 2)
+    while y < side:
+        shown = [_fitted(thing, size * rng.uniform(0.7, 1), rng) for thing in things for _ in range(2)]
+        for x in np.arange(-rng.uniform(0, 1) * size, side, size * gap):
+            if rng.random() < full:
+                thing = shown[int(rng.integers(len(shown)))]
+                left, top = (int(place + rng.normal(0, stagger) * size) for place in (x, y))
+                image.paste(thing, (left, top), thing)
+        y += size * gap * rng.uniform(0.5, 1)
+        size = min(size * growth, side / 4)
+    return np.asarray(image)
+
+
+def _thing(photograph: Picture, rng: Rng) -> Image.Image:
+    """A piece of a photograph with an outline: an oval, or what differs most from the colour at the piece's rim."""
+    height, width = photograph.shape[:2]
+    piece_height, piece_width = (max(2, int(length * rng.uniform(0.3, 1))) for length in (height, width))
+    top, left = int(rng.integers(height - piece_height + 1)), int(rng.integers(width - piece_width + 1))
+    box = (left, top, left + piece_width, top + piece_height)
+    piece = np.asarray(Image.fromarray(photograph).resize((64, 64), box=box, reducing_gap=2), np.float32)
+    y, x = np.mgrid[-1:1:64j, -1:1:64j]
+    outline = x**2 + y**2 < 1
+    if rng.random() < 0.7:
+        rim = np.concatenate([piece[0], piece[-1], piece[:, 0], piece[:, -1]]).mean(axis=0)
+        difference = np.abs(piece - rim).sum(axis=2)
+        outline &= difference > np.quantile(difference, rng.uniform(0.3, 0.7))
+    mask = Image.fromarray(np.where(outline, 255, 0).astype(np.uint8)).filter(ImageFilter.GaussianBlur(2))
+    thing = Image.fromarray(piece.astype(np.uint8))
+    thing.putalpha(mask)
+    return thing.resize((64, max(8, int(64 * piece_height / piece_width))))
+
+
+def _fitted(thing: Image.Image, size: float, rng: Rng) -> Image.Image:
+    """Its longer side made `size`, every other time mirrored, a little lighter or darker."""
+    factor, light = size / max(thing.size), rng.uniform(0.7, 1.3)
+    small = thing.resize((max(2, int(thing.width * factor)), max(2, int(thing.height * factor))), reducing_gap=2)
+    *colours, alpha = small.split()
+    lit = Image.merge("RGBA", [*(colour.point(lambda value: int(value * light)) for colour in colours), alpha])
+    return lit.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else lit
 
 
 def stripes(rng: Rng, width: int, height: int) -> Picture:

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.ndimage import label
 
 from uepnet.training.augment import Augment
 from uepnet.training.batches import Tiles
 from uepnet.training.dataset import pictures
-from uepnet.training.drawn import KINDS, sheet
+from uepnet.training.drawn import KINDS, herd, sheet
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -28,6 +29,18 @@ def test_a_sheet_shows_whole_photographs_small_and_often(seed: int) -> None:
     edges = np.flatnonzero(np.diff(made[240, :, 0].astype(int)) > 100)
     assert len(edges) >= 3  # an edge between black and white every 80 pixels or less
     assert 0.4 < (made > 127).mean() < 0.6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_herd_shows_things_from_the_photographs_many_times(seed: int) -> None:
+    red_on_grey = np.full((200, 300, 3), 120, np.uint8)
+    red_on_grey[60:140, 100:200] = (220, 20, 20)
+    made = herd([red_on_grey], np.random.default_rng(seed), 384)
+    assert made.shape == (384, 384, 3) and made.dtype == np.uint8
+    assert np.array_equal(made, herd([red_on_grey], np.random.default_rng(seed), 384))
+    ground = np.asarray(Image.fromarray(red_on_grey).resize((384, 384), reducing_gap=2), int)
+    _, pieces = label(np.abs(made - ground).sum(axis=2) > 60)
+    assert pieces >= 3  # the ground holds one; things that touch count as one piece
 
 
 def test_tiles_without_people_hold_nobody_whatever_they_show(tmp_path: Path) -> None:
