@@ -77,5 +77,6 @@ def _regrid_rows(counts: NDArray[np.float64], length: int, scaled: int, cell: in
     position = np.interp(edges, scaled_edges, np.arange(len(scaled_edges)))
     lower = np.minimum(position.astype(np.int64), len(counts) - 1)
     weight = (position - lower)[:, None]
-    gathered: NDArray[np.float64] = np.diff(below[lower] * (1 - weight) + below[lower + 1] * weight, axis=0)
-    return gathered
+    before = below[lower] + (below[lower + 1] - below[lower]) * weight
+    gathered: NDArray[np.float64] = np.diff(before, axis=0)
+    return np.maximum(gathered, 0, out=gathered)  # rounding may leave a cell the last digit below nobody

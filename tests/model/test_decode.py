@@ -72,7 +72,18 @@ def test_regridding_loses_nobody(width: int, height: int, scale: float, cell: in
     regridded = regrid(counts, (width, height), scaled, cell)
     assert regridded.shape == cells_shape(width, height, cell)
     assert regridded.sum(dtype=np.float64) == pytest.approx(counts.sum(dtype=np.float64), rel=1e-5)
-    assert (regridded >= -1e-6).all()
+
+
+@given(lengths, lengths, st.floats(0.1, 4), cells, st.integers(0, 99))
+def test_regridding_puts_nobody_where_nobody_is(width: int, height: int, scale: float, cell: int, seed: int) -> None:
+    """Not even the last digit's worth of a person below zero: who takes a root of it would get no number."""
+    scaled = max(1, round(width * scale)), max(1, round(height * scale))
+    counts = random_counts(*scaled, cell, seed)
+    counts[counts < 0.5] = 0
+    assert (regrid(counts, (width, height), scaled, cell) >= 0).all()
+    counts[len(counts) // 2 :] = 0
+    upper = -(-(len(counts) // 2) * cell * height // scaled[1])  # where the last of them end, in pixels of the image
+    assert (regrid(counts, (width, height), scaled, cell)[upper // cell + 1 :] == 0).all()
 
 
 @given(lengths, lengths, st.integers(0, 99))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from browser import Page
 from PIL import Image
+from scenes import crowd
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.actions.action_builder import ActionBuilder
 from selenium.webdriver.common.actions.interaction import POINTER_TOUCH
@@ -19,6 +20,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from servers import SOON, HeldRuntime, Running, encoded, eventually, grey
 
+from uepnet.model.runtime import BUNDLED
 from uepnet.model.zones import load_zones
 
 pytestmark = [pytest.mark.system, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -80,6 +82,21 @@ def test_an_uploaded_picture_is_counted_and_overlaid(page: Page, service: Runnin
     assert max(bare[1]) < 40  # the dark side of the photo as it is
     assert bare[0] != overlaid[0] != heat[0]
     assert heat[0][0] > heat[1][0] + 50  # warm where people are, cold where few are
+    assert page.complaints() == []
+
+
+def test_the_bundled_model_counts_a_crowd_on_the_page(page: Page, serve: Serve, tmp_path: Path) -> None:
+    """It counts at a size of its own: its map is gathered into the image's cells, and around the crowd nobody is."""
+    scene = grey(1024, 768, 120)
+    scene[100:580, 150:790] = np.asarray(crowd(2021)[0])
+    photo = tmp_path / "crowd.png"
+    photo.write_bytes(encoded(scene))
+    service = serve(model=BUNDLED)
+    page.open(service)
+    page.choose(photo)
+    page.counted()
+    assert page.text("count") == shown(service.count(photo.read_bytes()).json()["count"])
+    assert pixel(page, 0.4, 0.5) != pixel(page, 0.95, 0.95)
     assert page.complaints() == []
 
 
