@@ -68,6 +68,9 @@ class Server(uvicorn.Server):
             await asyncio.wait([drained], timeout=0.1)
         drained.cancel()
         await super().shutdown(sockets)
+        if self.force_exit:
+            # What the app has not ended by now is cancelled with the loop; uvicorn would report that with a traceback.
+            logging.getLogger("uvicorn.error").disabled = True
         log.info("stopped")
 
     @contextmanager

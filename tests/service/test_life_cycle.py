@@ -135,7 +135,7 @@ def test_requests_that_outlive_the_drain_limit_do_not_keep_the_process(start: St
     assert len(results) == 16
 
 
-def test_a_second_signal_ends_at_once(start: Start) -> None:
+def test_a_second_signal_ends_at_once_and_without_a_traceback(start: Start) -> None:
     server = start()
     results: list[object] = []
     for _ in range(16):
@@ -145,6 +145,8 @@ def test_a_second_signal_ends_at_once(start: Start) -> None:
     eventually(lambda: any("draining" in line for line in server.log))
     server.terminate()
     assert server.exit_code() == 0
+    eventually(lambda: any("stopped" in line for line in server.log))
+    assert not [line for line in server.log if "Traceback" in line or "Error" in line]
 
 
 def test_an_overload_is_turned_away_and_everyone_gets_an_answer(start: Start) -> None:
