@@ -23,7 +23,7 @@ export function heatCanvas(map, top, veiled) {
   const context = canvas.getContext("2d");
   const pixels = context.createImageData(map.columns, map.rows);
   map.cells.forEach((people, index) => {
-    const share = Math.sqrt(Math.min(1, Math.max(0, people) / top));
+    const share = Math.sqrt(Math.min(1, people / top));
     pixels.data.set(colour(share), 4 * index);
     const hides = (FAINT + (STRONG - FAINT) * share) * Math.min(1, people / SOMEONE);
     pixels.data[4 * index + 3] = veiled ? hides : 255;
