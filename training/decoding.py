@@ -20,9 +20,9 @@ from uepnet.training.dataset import Sample
 from uepnet.training.graph import expectation, normalise
 
 TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8)
-FLOORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+FLOORS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+CERTAIN = 0.05  # the plainest floor: hardly anybody is lost by it, and an empty picture counts exactly nobody
 FEW = 10  # people; below it errors are scaled as for this many
-SAME = 1.03  # times the lowest error: what a few dozen images cannot tell apart
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,10 @@ class Way:
         read = f"T {self.temperature:g} floor {self.floor:g}" if self.decoding == "expectation" else self.decoding
         return f"{read} x{self.scale:g}" + " mirror" * self.mirror
 
-    @property
-    def cost(self) -> float:
-        """The work, times that of an image as it is."""
-        return self.scale**2 * (2 if self.mirror else 1)
-
-    @property
-    def oddness(self) -> float:
-        """How far from the plain expectation."""
-        odd = (self.decoding != "expectation") + self.mirror + abs(math.log(self.temperature)) + self.floor
-        return round(odd, 6)
+    def oddness(self, own: float = 1.0) -> float:
+        """How far from the plain expectation of the image at `own` size."""
+        odd = (self.decoding != "expectation") + self.mirror + abs(math.log(self.temperature))
+        return round(odd + abs(self.floor - CERTAIN) + abs(math.log(self.scale / own)), 6)
 
     def apply(self, artifact: Artifact) -> Artifact:
         """The artifact that decodes this way."""
@@ -68,9 +62,13 @@ class Row:
 
     way: Way
     mae: tuple[float, ...]  # of each group of samples
-    scaled: tuple[float, ...]  # mean of each image's error over the root of its people
+    errors: tuple[tuple[float, ...], ...]  # each image's, over the root of its people
     bias: tuple[float, ...]
     empty: tuple[float, float, float]  # median, 90th percentile and mean count where nobody is
+
+    @property
+    def scaled(self) -> tuple[float, ...]:
+        return tuple(float(np.mean(group)) for group in self.errors)
 
     def fit_for_service(self) -> bool:
         """Where nobody is, nobody is counted."""
@@ -103,7 +101,7 @@ def compare(
                 way,
                 tuple(float(np.abs(error).mean()) for error in errors),
                 tuple(
-                    float((np.abs(error) / np.sqrt(np.maximum(truths, FEW))).mean())
+                    tuple((np.abs(error) / np.sqrt(np.maximum(truths, FEW))).tolist())
                     for error, (_, truths) in zip(errors, measured, strict=True)
                 ),
                 tuple(float(error.mean()) for error in errors),
@@ -113,22 +111,34 @@ def compare(
     return rows
 
 
-def best(rows: Sequence[Row]) -> Row:
+def best(rows: Sequence[Row], own: float = 1.0) -> Row:
     """The lowest scaled error, against each group's best, among the ways that count nobody where nobody is.
 
     Not the lowest MAE: over a few dozen images that is the error of the one or two largest crowds. Not the lowest
-    relative error: that is the smallest crowds', and prefers counts that are too low. Ways that differ by less than
-    a few dozen images can tell are the same, and of those the plainest is taken.
+    relative error: that is the smallest crowds', and prefers counts that are too low. Ways that are worse by no more
+    than the standard error of the difference are as good, and of those the one nearest to the plain expectation at the
+    model's `own` size is taken: another size, the mirror or a temperature must earn its place.
     """
     fit = [row for row in rows if row.fit_for_service()] or list(rows)
-    lowest = [min(row.scaled[group] for row in rows) or 1.0 for group in range(len(rows[0].scaled))]
+    lowest = [min(row.scaled[group] for row in rows) or 1.0 for group in range(len(rows[0].errors))]
 
-    def cost(row: Row) -> float:
-        scaled = sum(error / low for error, low in zip(row.scaled, lowest, strict=True))
-        return scaled * (1 + 0.03 * max(0.0, row.way.cost - 1))  # twice the work must earn three per cent
+    def total(row: Row) -> float:
+        return sum(error / low for error, low in zip(row.scaled, lowest, strict=True))
 
-    enough = SAME * min(map(cost, fit))
-    return min((row for row in fit if cost(row) <= enough), key=lambda row: (row.way.oddness, cost(row)))
+    top = min(fit, key=total)
+    as_good = [row for row in fit if total(row) - total(top) <= _uncertainty(row, top, lowest)]
+    return min(as_good, key=lambda row: (row.way.oddness(own), total(row)))
+
+
+def _uncertainty(row: Row, other: Row, lowest: Sequence[float]) -> float:
+    """The standard error of the difference between two ways on the same images."""
+    variance = 0.0
+    for group, others, low in zip(row.errors, other.errors, lowest, strict=True):
+        differences = (np.array(group) - np.array(others)) / low
+        if len(differences) < 2:
+            return math.inf
+        variance += float(differences.var(ddof=1)) / len(differences)
+    return math.sqrt(variance)
 
 
 def _counts(

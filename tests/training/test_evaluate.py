@@ -200,27 +200,44 @@ def test_every_way_of_decoding_agrees_with_the_served_path(place: Path, run: Pat
         assert rows[index].mae[0] == pytest.approx(float(np.mean([abs(r.error) for r in results])), rel=1e-3)
 
 
+def row(way: Way, errors: list[float], mae: float = 10.0, empty: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Row:
+    return Row(way, (mae,), (tuple(errors),), (0.0,), empty)
+
+
+PLAIN = Way("expectation", 1.0, 0.05)
+
+
 def test_a_way_that_sees_people_where_nobody_is_is_not_chosen() -> None:
-    good = Row(Way("expectation", 1.0, 0.2), (10.0,), (0.10,), (0.0,), (0.0, 0.5, 0.3))
-    sharp = Row(Way("expectation"), (8.0,), (0.08,), (0.0,), (4.0, 9.0, 5.0))
-    mirrored = Row(Way("expectation", 1.0, 0.2, mirror=True), (9.9,), (0.099,), (0.0,), (0.0, 0.5, 0.3))
-    assert best([good, sharp, mirrored]) is good
+    good = row(Way("expectation", 1.0, 0.2), [0.1, 0.1], empty=(0.0, 0.5, 0.3))
+    sharp = row(PLAIN, [0.08, 0.08], empty=(4.0, 9.0, 5.0))
+    assert best([good, sharp]) is good
 
 
 def test_one_huge_crowd_does_not_decide_how_everything_is_counted() -> None:
-    nobody = (0.0, 0.0, 0.0)
-    helps_the_huge = Row(Way("expectation", 1.2), (90.0,), (0.20,), (0.0,), nobody)
-    helps_the_rest = Row(Way("expectation", 0.9), (95.0,), (0.12,), (0.0,), nobody)
+    helps_the_huge = row(Way("expectation", 1.2), [0.2, 0.2], mae=90)
+    helps_the_rest = row(Way("expectation", 0.9), [0.12, 0.12], mae=95)
     assert best([helps_the_huge, helps_the_rest]) is helps_the_rest
 
 
-def test_of_ways_that_are_as_good_the_plainest_is_taken() -> None:
-    nobody = (0.0, 0.0, 0.0)
-    plain = Row(Way("expectation"), (10.0,), (0.102,), (0.0,), nobody)
-    odd = Row(Way("expectation", 1.4, 0.3), (10.0,), (0.100,), (0.0,), nobody)
-    better = Row(Way("expectation", 1.4, 0.3), (9.0,), (0.090,), (0.0,), nobody)
+def test_of_ways_that_the_images_cannot_tell_apart_the_plainest_is_taken() -> None:
+    plain = row(PLAIN, [0.10, 0.12, 0.08, 0.11])
+    for way in (Way("expectation", 1.4, 0.05), Way("expectation", 1.0, 0.05, mirror=True), Way("argmax")):
+        luckier = row(way, [0.04, 0.14, 0.05, 0.13])  # better in the mean, by no more than chance
+        better = row(way, [0.09, 0.11, 0.07, 0.10])  # by as little, but on every image
+        assert best([luckier, plain]) is plain
+        assert best([better, plain]) is better
+
+
+def test_one_image_tells_nothing() -> None:
+    plain, odd = row(PLAIN, [2.0]), row(Way("argmax"), [1.0])
     assert best([odd, plain]) is plain
-    assert best([better, plain]) is better
+
+
+def test_the_model_s_own_size_is_kept_unless_another_is_better() -> None:
+    usual = row(Way("expectation", 1.0, 0.05, scale=1.2), [0.10, 0.12, 0.08])
+    larger = row(Way("expectation", 1.0, 0.05, scale=1.4), [0.08, 0.13, 0.08])
+    assert best([larger, usual], own=1.2) is usual
+    assert best([larger, usual], own=1.4) is larger
 
 
 def test_the_best_way_is_written_into_the_run(place: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:

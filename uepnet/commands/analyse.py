@@ -132,7 +132,7 @@ def _decoding(args: argparse.Namespace) -> Answer:
     from uepnet.model.artifact import Artifact
     from uepnet.model.errors import InputError
     from uepnet.training import dataset
-    from uepnet.training.decoding import best, compare
+    from uepnet.training.decoding import Row, best, compare
     from uepnet.training.prepare import empties, load_network
 
     if args.model is None or not (args.model / "weights.safetensors").is_file():
@@ -147,7 +147,7 @@ def _decoding(args: argparse.Namespace) -> Answer:
         task = bar.add_task("counting", total=sum(map(len, groups)) + len(nobody))
         network = load_network(args.model, artifact)
         rows = compare(network, artifact, groups, nobody, lambda: bar.advance(task), args.scales)
-    chosen = best(rows)
+    chosen = best(rows, artifact.scale)
     if args.write:
         chosen.way.apply(artifact).save(args.model)
     names = " / ".join(name for name, _ in sources)
@@ -163,7 +163,11 @@ def _decoding(args: argparse.Namespace) -> Answer:
                 for values, digits in ((row.mae, 1), (row.scaled, 2), (row.empty, 2))
             ]
             table.append([str(row.way), *numbers, mark])
-    return {"rows": [asdict(row) for row in rows], "chosen": asdict(chosen)}, table
+
+    def told(row: Row) -> dict[str, object]:
+        return {"scaled": row.scaled, **{key: value for key, value in asdict(row).items() if key != "errors"}}
+
+    return {"rows": [told(row) for row in rows], "chosen": told(chosen)}, table
 
 
 def _report(args: argparse.Namespace) -> Answer:
