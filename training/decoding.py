@@ -23,6 +23,7 @@ TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8)
 FLOORS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 CERTAIN = 0.05  # the plainest floor: hardly anybody is lost by it, and an empty picture counts exactly nobody
 FEW = 10  # people; below it errors are scaled as for this many
+SAME = 0.03  # of the lowest error: too little to matter, however sure
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,9 @@ def best(rows: Sequence[Row], own: float = 1.0) -> Row:
 
     Not the lowest MAE: over a few dozen images that is the error of the one or two largest crowds. Not the lowest
     relative error: that is the smallest crowds', and prefers counts that are too low. Ways that are worse by no more
-    than the standard error of the difference are as good, and of those the one nearest to the plain expectation at the
-    model's `own` size is taken: another size, the mirror or a temperature must earn its place.
+    than the standard error of the difference, or by too little to matter, are as good, and of those the one nearest to
+    the plain expectation at the model's `own` size is taken: another size, the mirror or a temperature must earn its
+    place.
     """
     fit = [row for row in rows if row.fit_for_service()] or list(rows)
     lowest = [min(row.scaled[group] for row in rows) or 1.0 for group in range(len(rows[0].errors))]
@@ -126,7 +128,8 @@ def best(rows: Sequence[Row], own: float = 1.0) -> Row:
         return sum(error / low for error, low in zip(row.scaled, lowest, strict=True))
 
     top = min(fit, key=total)
-    as_good = [row for row in fit if total(row) - total(top) <= _uncertainty(row, top, lowest)]
+    little = SAME * total(top)
+    as_good = [row for row in fit if total(row) - total(top) <= max(little, _uncertainty(row, top, lowest))]
     return min(as_good, key=lambda row: (row.way.oddness(own), total(row)))
 
 
