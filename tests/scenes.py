@@ -76,3 +76,10 @@ def _person(draw: ImageDraw.ImageDraw, x: float, y: float, head: float, rng: np.
     draw.ellipse((x - head * 0.45, y - head * 0.5, x + head * 0.45, y + head * 0.75), fill=skin)
     start, end = (150, 390) if rng.random() < 0.5 else (0, 360)
     draw.chord((x - head * 0.52, y - head * 0.65, x + head * 0.52, y + head * 0.6), start, end, fill=hair)
+
+
+def amid_nobody(width: int, height: int) -> np.ndarray:
+    """The crowd of seed 2021 in a grey picture that is empty around it."""
+    image = np.full((height, width, 3), 120, np.uint8)
+    image[100:580, 150:790] = np.asarray(crowd(2021)[0])
+    return image

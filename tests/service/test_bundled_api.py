@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 from PIL import Image
-from scenes import crowd
+from scenes import amid_nobody
 from servers import Running, encoded, grey, running
 
 from uepnet import Counter
@@ -34,10 +34,7 @@ def service() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def photo() -> bytes:
-    """A crowd in a picture that is empty around it."""
-    scene = grey(WIDTH, HEIGHT, 120)
-    scene[100:580, 150:790] = np.asarray(crowd(2021)[0])
-    return encoded(scene)
+    return encoded(amid_nobody(WIDTH, HEIGHT))
 
 
 @pytest.fixture(scope="module")

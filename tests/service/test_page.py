@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from browser import Page
 from PIL import Image
-from scenes import crowd
+from scenes import amid_nobody
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.actions.action_builder import ActionBuilder
 from selenium.webdriver.common.actions.interaction import POINTER_TOUCH
@@ -87,10 +87,8 @@ def test_an_uploaded_picture_is_counted_and_overlaid(page: Page, service: Runnin
 
 def test_the_bundled_model_counts_a_crowd_on_the_page(page: Page, serve: Serve, tmp_path: Path) -> None:
     """It counts at a size of its own: its map is gathered into the image's cells, and around the crowd nobody is."""
-    scene = grey(1024, 768, 120)
-    scene[100:580, 150:790] = np.asarray(crowd(2021)[0])
     photo = tmp_path / "crowd.png"
-    photo.write_bytes(encoded(scene))
+    photo.write_bytes(encoded(amid_nobody(1024, 768)))
     service = serve(model=BUNDLED)
     page.open(service)
     page.choose(photo)

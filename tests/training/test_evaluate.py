@@ -210,7 +210,8 @@ PLAIN = Way("expectation", 1.0, 0.05)
 def test_a_way_that_sees_people_where_nobody_is_is_not_chosen() -> None:
     good = row(Way("expectation", 1.0, 0.2), [0.1, 0.1], empty=(0.0, 0.5, 0.3))
     sharp = row(PLAIN, [0.08, 0.08], empty=(4.0, 9.0, 5.0))
-    assert best([good, sharp]) is good
+    mirrored = row(Way("expectation", 1.0, 0.2, mirror=True), [0.099, 0.099], empty=(0.0, 0.5, 0.3))
+    assert best([good, sharp, mirrored]) is good
 
 
 def test_one_huge_crowd_does_not_decide_how_everything_is_counted() -> None:
