@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import torch
+
+# DistributedDataParallel imports this module, whose functions keep the group that there is by then as their default.
+# Imported before any group is made they keep none: a destroyed group then really ends, with its threads, which would
+# otherwise wait for Python while it goes and so abort the process.
+import torch.distributed.nn
 from torch import Tensor, distributed, nn
 
 from uepnet.model.errors import DeviceError

@@ -1,6 +1,7 @@
 """`uepnet train`: data in, a run folder with weights and artifact out."""
 
 import argparse
+import os
 import sys
 import time
 from contextlib import contextmanager
@@ -135,19 +136,21 @@ def _train(folder: Path, config: "Config", resume: bool, quiet: bool) -> int:
     from uepnet.training.train import train
 
     keep_memory()
+    first = os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
     asked: list[int] = []
     before = {number: signal.signal(number, lambda *_: asked.append(1)) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with _bar(config.steps, quiet) as watch:
+        with _bar(config.steps, quiet or not first) as watch:
             train(folder, config, resume=resume, watch=watch, stop=lambda: bool(asked))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    says = f"Done: {folder}. Next: uepnet export {folder} --out models/{folder.name}"
     if asked:
-        print(f"Stopped and saved. Go on with: uepnet train --resume {folder}")
-        return 130
-    print(f"Done: {folder}. Next: uepnet export {folder} --out models/{folder.name}")
-    return 0
+        says = f"Stopped and saved. Go on with: uepnet train --resume {folder}"
+    if first:
+        print(says)
+    return 130 if asked else 0
 
 
 def _folds(config: "Config") -> int:
