@@ -17,6 +17,7 @@ from uepnet.model.errors import ArtifactError
 
 FORMAT = 1
 FILE = "artifact.json"
+MULTIPLE = 32  # of pixels, sides of a tile: the encoders' deepest stride
 
 Precision = Literal["fp32", "fp16", "int8"]
 Decoding = Literal["argmax", "expectation", "regression"]
@@ -93,12 +94,12 @@ class Head(Record):
 
 
 class Tiling(Record):
-    tile: int = Field(default=1024, ge=64, le=8192, multiple_of=32, description="the largest window's side in pixels")
+    tile: int = Field(default=1024, ge=64, le=8192, multiple_of=MULTIPLE, description="the largest window's side")
     halo: int = Field(default=64, ge=0, le=1024, multiple_of=8, description="context around owned cells, in pixels")
 
     @model_validator(mode="after")
     def check(self) -> Self:
-        if self.tile - 2 * self.halo < 32:
+        if self.tile - 2 * self.halo < MULTIPLE:
             raise ValueError(f"halo {self.halo} leaves nothing of a tile of {self.tile}")
         return self
 
@@ -174,8 +175,8 @@ class Artifact(Record):
 
     @property
     def multiple(self) -> int:
-        """Sides of a tile are multiples of it: the encoder's deepest stride."""
-        return 32
+        """Sides of a tile are multiples of it."""
+        return MULTIPLE
 
     @model_validator(mode="after")
     def check(self) -> Self:

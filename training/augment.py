@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
+from uepnet.model.artifact import MULTIPLE
 from uepnet.model.resize import FILTER
 from uepnet.training.dataset import Points
 from uepnet.training.targets import Kernel, local_counts
@@ -62,8 +63,8 @@ def crop(
 
 
 def _start(rng: np.random.Generator, side: float, crop: int) -> int:
-    """Where a crop begins. At the far end it is filled up to a multiple of 32, as an image is when it is counted."""
-    room = max(0, 32 * math.ceil(round(side) / 32) - crop)
+    """Where a crop begins. At the far end it is filled up to a whole multiple, as an image is when it is counted."""
+    room = max(0, MULTIPLE * math.ceil(round(side) / MULTIPLE) - crop)
     return min(room, max(0, int(rng.integers(-crop // 2, room + crop // 2 + 1)))) if room else 0
 
 
@@ -103,7 +104,7 @@ def _crop_size(augment: Augment, width: float, height: float) -> tuple[int, int]
     if augment.size:
         return augment.size, augment.size
     halves = (min(augment.most, side / 2) for side in (width, height))
-    crop_width, crop_height = (max(32, 32 * round(side / 32)) for side in halves)
+    crop_width, crop_height = (max(MULTIPLE, MULTIPLE * round(side / MULTIPLE)) for side in halves)
     return crop_width, crop_height
 
 

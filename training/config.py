@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from uepnet.model.artifact import Normalisation
+from uepnet.model.artifact import MULTIPLE, Normalisation
 from uepnet.model.errors import DataError, InputError
 from uepnet.training.partition import Heads, Method, Proxies
 from uepnet.training.targets import Kernel
@@ -107,8 +107,8 @@ class Config:
             value = getattr(self, name)
             if not value >= least:  # nor is NaN
                 raise InputError(f"--{name.replace('_', '-')} must be at least {least:g}, not {value:g}.")
-        if self.crop % 32:
-            raise InputError(f"--crop must be a multiple of 32, not {self.crop}.")
+        if self.crop % MULTIPLE:
+            raise InputError(f"--crop must be a multiple of {MULTIPLE}, not {self.crop}.")
         if not 0 < self.scale[0] <= self.scale[1] < math.inf:
             raise InputError("--scale takes two positive numbers, the lower one first.")
         if self.input_scale > 4:

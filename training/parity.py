@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from uepnet.model.artifact import Artifact
+from uepnet.model.artifact import MULTIPLE, Artifact
 from uepnet.model.count import RunTiles, Tile
 from uepnet.model.decode import Maps, count_map
 from uepnet.model.errors import DataError
@@ -18,7 +18,6 @@ from uepnet.training.dataset import load
 from uepnet.training.layouts import images_in
 from uepnet.training.sample import MAX_PIXELS
 
-MULTIPLE = 32
 LARGE = ((256, 256), (512, 384), (512, 512), (1024, 768))  # (width, height), in turn
 SMALL = ((256, 256), (384, 256), (256, 384))
 
