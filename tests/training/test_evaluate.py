@@ -2,11 +2,13 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from scenes import release, starting_weights
 from toy import toy_model
 
@@ -249,6 +251,31 @@ def test_the_best_way_is_written_into_the_run(place: Path, run: Path, capsys: py
     chosen = json.loads(capsys.readouterr().out)["chosen"]["way"]
     artifact = Artifact.load(run)
     assert artifact.decoding == chosen["decoding"] and artifact.mirror == chosen["mirror"]
+
+
+def test_no_way_is_written_for_a_run_that_sees_people_everywhere(
+    place: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blind, nobody = tmp_path / "blind", tmp_path / "nobody"
+    shutil.copytree(run, blind)
+    weights = load_file(blind / "weights.safetensors")
+    for head in (0, 1):
+        weights[f"heads.{head}.2.bias"][0] = -100  # never the background
+    save_file(weights, blind / "weights.safetensors")
+    nobody.mkdir()
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (128, 96), "grey").save(nobody / name)
+    before = Artifact.load(blind)
+    line = (
+        f"analyse decoding --dataset shanghaitech-a --root {place / 'crowds'} --model {blind} --empty {nobody} --write"
+    )
+    assert main(line.split()) == 1
+    told = capsys.readouterr()
+    assert "chosen" not in told.out and "too many" in told.out
+    assert "in pictures that hold nobody, so none is chosen" in told.err
+    assert Artifact.load(blind) == before
+    assert main([*line.split(), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["fit_for_service"] is False
 
 
 @pytest.mark.parametrize("what", ["discretisation", "intervals", "contributions"])

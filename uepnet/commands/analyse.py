@@ -1,6 +1,7 @@
 """`uepnet analyse`: the paper's tables and figures, from data."""
 
 import argparse
+import sys
 from pathlib import Path
 
 EPILOG = """what:
@@ -15,6 +16,10 @@ examples:
   uepnet analyse intervals --dataset shanghaitech-a --root ShanghaiTech --plot sweep.png
   uepnet analyse contributions --dataset shanghaitech-b --root ShanghaiTech --split val --model models/mine
   uepnet analyse decoding --dataset shanghaitech-b --root ShanghaiTech --model runs/mine --empty no-people --write"""
+TOO_MANY = (
+    "uepnet: read in any of these ways the run counts people in pictures that hold nobody, so none is chosen: "
+    "train on with more such pictures (--empty, --empty-share)."
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +79,9 @@ def run(args: argparse.Namespace) -> int:
         for row in rows[1:]:
             table.add_row(*(cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row))
         Console().print(table)
+    if answer.get("fit_for_service") is False:
+        print(TOO_MANY, file=sys.stderr)
+        return 1
     return 0
 
 
@@ -148,7 +156,8 @@ def _decoding(args: argparse.Namespace) -> Answer:
         network = load_network(args.model, artifact)
         rows = compare(network, artifact, groups, nobody, lambda: bar.advance(task), args.scales)
     chosen = best(rows, artifact.scale)
-    if args.write:
+    fit = chosen.fit_for_service()
+    if args.write and fit:
         chosen.way.apply(artifact).save(args.model)
     names = " / ".join(name for name, _ in sources)
     nobody_at = "nobody there: median / 90 % / mean"
@@ -157,7 +166,7 @@ def _decoding(args: argparse.Namespace) -> Answer:
     lowest = sorted(rows, key=lambda row: sum(row.scaled))[:10]
     for row in rows:
         if row is chosen or row in lowest or (row.way.temperature == 1 and row.way.floor == 0):
-            mark = "chosen" if row is chosen else "" if row.fit_for_service() else "too many"
+            mark = "too many" if not row.fit_for_service() else "chosen" if row is chosen else ""
             numbers = [
                 " / ".join(f"{v:.{digits}f}" for v in values)
                 for values, digits in ((row.mae, 1), (row.scaled, 2), (row.empty, 2))
@@ -167,7 +176,7 @@ def _decoding(args: argparse.Namespace) -> Answer:
     def told(row: Row) -> dict[str, object]:
         return {"scaled": row.scaled, **{key: value for key, value in asdict(row).items() if key != "errors"}}
 
-    return {"rows": [told(row) for row in rows], "chosen": told(chosen)}, table
+    return {"rows": [told(row) for row in rows], "chosen": told(chosen), "fit_for_service": fit}, table
 
 
 def _report(args: argparse.Namespace) -> Answer:
