@@ -1,4 +1,4 @@
-"""The loop learns, stops, resumes to the same bits, runs in several processes, and refuses what cannot work."""
+"""The loop learns, stops, resumes to the same bits, and refuses what cannot work."""
 
 import argparse
 import json
@@ -144,66 +144,6 @@ def test_a_killed_run_resumes_to_the_same_bits_and_cuts_its_log_back(place: Path
         for folder in (tmp_path / "whole", run)
     ]
     assert logs[0] == logs[1]
-
-
-def test_two_processes_train_one_network(place: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
-    command += ["--standalone", "-m", "uepnet", "train", "--dataset", "shanghaitech-a", "--root", str(place / "crowds")]
-    command += ["--init", str(place / "start.safetensors"), "--width", "16", "--intervals", "6", "--crop", "64"]
-    command += ["--batch", "1", "--steps", "4", "--warm-up", "1", "--threads", "1", "--validate-images", "2"]
-    result = subprocess.run(
-        [*command, "--out", str(run)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert result.returncode == 0, result.stderr[-2000:]
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if line["kind"] == "val"] == [4]
-    assert (run / "weights.safetensors").is_file()
-    assert result.stdout.count("Done") == result.stdout.count("step 4/4") == 1  # one process speaks for both
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted by Linux's /proc")
-def test_no_thread_of_the_group_outlives_it_to_abort_the_process(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(OUTLIVING)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
-    result = subprocess.run(
-        [*command, "--standalone", str(script)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert result.returncode == 0, result.stderr
-    before, after = result.stdout.split()
-    assert int(before) > 0
-    assert int(after) == 0
-
-
-OUTLIVING = """
-import gc
-from pathlib import Path
-import torch
-from uepnet.training import distributed
-
-def threads():
-    return sum("gloo" in path.read_text() for path in Path("/proc/self/task").glob("*/comm"))
-
-def learn(device):
-    network = distributed.wrap(torch.nn.Linear(2, 2), device)
-    network(torch.ones(1, 2)).sum().backward()
-
-gc.disable()
-with distributed.processes("cpu") as (rank, world, device):
-    learn(device)
-    before = threads()
-if rank == 0:
-    print(before, threads())
-"""
 
 
 @pytest.mark.parametrize(
