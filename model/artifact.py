@@ -94,7 +94,9 @@ class Head(Record):
 
 
 class Tiling(Record):
-    tile: int = Field(default=1024, ge=64, le=8192, multiple_of=MULTIPLE, description="the largest window's side")
+    tile: int = Field(
+        default=1024, ge=64, le=8192, multiple_of=MULTIPLE, description="the largest window's side in pixels"
+    )
     halo: int = Field(default=64, ge=0, le=1024, multiple_of=8, description="context around owned cells, in pixels")
 
     @model_validator(mode="after")
