@@ -10,14 +10,14 @@ import pytest
 from scenes import release, starting_weights
 
 
-def both(*command: str) -> str:
+def both(*command: str, timeout: int) -> str:
     """What two processes of the command print."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
     result = subprocess.run(
         [*launcher, "--standalone", *command],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=timeout,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert result.returncode == 0, result.stderr[-2000:]
@@ -30,7 +30,7 @@ def test_two_processes_train_one_network(tmp_path: Path) -> None:
     run = tmp_path / "run"
     line = f"-m uepnet train --dataset shanghaitech-a --root {tmp_path / 'crowds'} --init {tmp_path}/start.safetensors"
     line += " --width 16 --intervals 6 --crop 64 --batch 1 --steps 4 --warm-up 1 --threads 1 --validate-images 2"
-    told = both(*line.split(), "--out", str(run))
+    told = both(*line.split(), "--out", str(run), timeout=200)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "val"] == [4]
     assert (run / "weights.safetensors").is_file()
@@ -41,7 +41,7 @@ def test_two_processes_train_one_network(tmp_path: Path) -> None:
 def test_no_thread_of_the_group_outlives_it_to_abort_the_process(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(OUTLIVING)
-    before, after = both(str(script)).split()
+    before, after = both(str(script), timeout=100).split()
     assert int(before) > 0
     assert int(after) == 0
 
