@@ -182,7 +182,8 @@ def _fitted(thing: Image.Image, size: float, rng: Rng) -> Image.Image:
     factor, light = size / max(thing.size), rng.uniform(0.7, 1.3)
     small = thing.resize((max(2, int(thing.width * factor)), max(2, int(thing.height * factor))), reducing_gap=2)
     *colours, alpha = small.split()
-    lit = Image.merge("RGBA", [*(colour.point(lambda value: int(value * light)) for colour in colours), alpha])
+    table = [int(value * light) for value in range(256)]
+    lit = Image.merge("RGBA", [*(colour.point(table) for colour in colours), alpha])
     return lit.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else lit
 
 
