@@ -52,9 +52,17 @@ class Normed(nn.Sequential):
 
     A norm that keeps its statistics is folded into the convolution's weights: the same numbers and gradients without
     another pass over the activations. An exporter folds by itself.
+
+    One filter a channel stays in float32 where a CPU calculates in bfloat16: its gradients are slower to come by there.
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        if cast(nn.Conv2d, self[0]).groups > 1 and torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):
+                return self._normed(x.float())
+        return self._normed(x)
+
+    def _normed(self, x: Tensor) -> Tensor:
         conv, norm = cast(nn.Conv2d, self[0]), cast(nn.BatchNorm2d, self[1])
         if norm.training or torch.compiler.is_exporting():
             whole: Tensor = super().forward(x)  # type: ignore[no-untyped-call]

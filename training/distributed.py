@@ -60,9 +60,10 @@ def wrap(network: nn.Module, device: torch.device) -> Callable[[Tensor], list[Te
     return nn.parallel.DistributedDataParallel(network, device_ids=[device] if device.type == "cuda" else None)
 
 
-def autocast(device: torch.device) -> AbstractContextManager[object]:
-    """bfloat16 on CUDA: half the memory and no loss scaling; the CPU stays in float32."""
-    return torch.autocast("cuda", dtype=torch.bfloat16) if device.type == "cuda" else nullcontext()
+def autocast(device: torch.device, on_cpu: bool = False) -> AbstractContextManager[object]:
+    """bfloat16 on CUDA: half the memory and no loss scaling; a CPU stays in float32 unless it is told otherwise."""
+    low = device.type == "cuda" or on_cpu
+    return torch.autocast(device.type, dtype=torch.bfloat16) if low else nullcontext()
 
 
 def total(values: list[float], device: torch.device) -> list[float]:

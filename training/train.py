@@ -299,7 +299,7 @@ def _learner(run: Run, device: torch.device) -> Callable[[Tensor, Tensor], dict[
     mean, std = torch.tensor(normalisation.mean, device=device), torch.tensor(normalisation.std, device=device)
     wrapped = distributed.wrap(run.network, device)
     forward = torch.compile(wrapped) if config.compile else wrapped
-    autocast = distributed.autocast(device)
+    autocast = distributed.autocast(device, config.bfloat16)
 
     def learn(tiles: Tensor, counts: Tensor) -> dict[str, float]:
         _set_mode(run.network, config)

@@ -182,6 +182,19 @@ def test_every_ablation_trains_and_counts(place: Path, tmp_path: Path, changes: 
         assert seen and not any(seen)
 
 
+@pytest.mark.parametrize("fixed_norms", [False, True])
+def test_bfloat16_learns_nearly_what_float32_learns(place: Path, tmp_path: Path, fixed_norms: bool) -> None:
+    def losses(bfloat16: bool) -> list[float]:
+        seen: list[Progress] = []
+        settings = config(place, steps=3, seed=1, fixed_norms=fixed_norms, bfloat16=bfloat16)
+        train(tmp_path / str(bfloat16), settings, watch=seen.append)
+        return [progress.values["loss"] for progress in seen if progress.kind == "train"]
+
+    exact, rounded = losses(False), losses(True)
+    assert exact != rounded and rounded == pytest.approx(exact, rel=0.05)
+    assert {value.dtype for key, value in weights(tmp_path / "True").items() if "tracked" not in key} == {torch.float32}
+
+
 def test_a_run_of_ours_can_be_fine_tuned_on_other_intervals(place: Path, tmp_path: Path) -> None:
     train(tmp_path / "first", config(place, steps=2))
     train(tmp_path / "second", config(place, steps=2, intervals=8, init=str(tmp_path / "first"), lr=1e-9))

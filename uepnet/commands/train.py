@@ -101,6 +101,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     box.add_argument("--workers", type=int, help="processes that load data")
     box.add_argument("--threads", type=int, help="threads of the network on the CPU")
     box.add_argument(
+        "--bfloat16",
+        action="store_true",
+        default=None,
+        help="most of the arithmetic in bfloat16 on a CPU that has it: 1.4 times as fast (always on CUDA)",
+    )
+    box.add_argument(
         "--compile", action="store_true", default=None, help="compile the network: faster steps, slower start"
     )
     box.add_argument("--validate-every", type=int, metavar="STEPS")
