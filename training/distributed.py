@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -60,10 +60,9 @@ def wrap(network: nn.Module, device: torch.device) -> Callable[[Tensor], list[Te
     return nn.parallel.DistributedDataParallel(network, device_ids=[device] if device.type == "cuda" else None)
 
 
-def autocast(device: torch.device, on_cpu: bool = False) -> AbstractContextManager[object]:
+def autocast(device: torch.device, on_cpu: bool) -> torch.autocast:
     """bfloat16 on CUDA: half the memory and no loss scaling; a CPU stays in float32 unless it is told otherwise."""
-    low = device.type == "cuda" or on_cpu
-    return torch.autocast(device.type, dtype=torch.bfloat16) if low else nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" or on_cpu)
 
 
 def total(values: list[float], device: torch.device) -> list[float]:
