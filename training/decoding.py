@@ -53,8 +53,9 @@ class Way:
 PLAIN = [Way("argmax"), *(Way("expectation", heat, floor) for heat in TEMPERATURES for floor in FLOORS)]
 
 
-def ways(scales: Sequence[float] = (1.0,)) -> list[Way]:
-    return [replace(way, mirror=mirror, scale=scale) for scale in scales for mirror in (False, True) for way in PLAIN]
+def ways(scales: Sequence[float] = (1.0,), mirror: bool = True) -> list[Way]:
+    sides = (False, True) if mirror else (False,)
+    return [replace(way, mirror=side, scale=scale) for scale in scales for side in sides for way in PLAIN]
 
 
 @dataclass(frozen=True)
@@ -84,17 +85,19 @@ def compare(
     empties: Sequence[Sample],
     watch: Callable[[], None] = lambda: None,
     scales: Sequence[float] = (),
+    mirror: bool = True,
 ) -> list[Row]:
     """Every way of decoding on every group of samples, and on the pictures without people; at the model's own size
-    of the image unless others are named."""
+    of the image unless others are named, and mirrored (which doubles the work of a count) unless that is ruled out."""
     scales = scales or (artifact.scale,)
-    measured = [
-        (np.array([_counts(network, artifact, s, watch, scales) for s in group]), [len(s.points) for s in group])
-        for group in groups
-    ]
-    nobody = np.array([_counts(network, artifact, sample, watch, scales) for sample in empties])
+
+    def counts_of(samples: Sequence[Sample]) -> NDArray[np.float64]:
+        return np.array([_counts(network, artifact, sample, watch, scales, mirror) for sample in samples])
+
+    measured = [(counts_of(group), [len(sample.points) for sample in group]) for group in groups]
+    nobody = counts_of(empties)
     rows = []
-    for index, way in enumerate(ways(scales)):
+    for index, way in enumerate(ways(scales, mirror)):
         errors = [counts[:, index] - np.array(truths) for counts, truths in measured]
         seen = nobody[:, index] if len(nobody) else np.zeros(1)
         rows.append(
@@ -145,26 +148,32 @@ def _uncertainty(row: Row, other: Row, lowest: Sequence[float]) -> float:
 
 
 def _counts(
-    network: nn.Module, artifact: Artifact, sample: Sample, watch: Callable[[], None], scales: Sequence[float]
+    network: nn.Module,
+    artifact: Artifact,
+    sample: Sample,
+    watch: Callable[[], None],
+    scales: Sequence[float],
+    mirror: bool,
 ) -> list[float]:
     """The count of one image by every way of decoding."""
     image = sample.load_image()
-    counts = [count for scale in scales for count in _counts_at(network, artifact, resized(image, scale))]
+    counts = [count for scale in scales for count in _counts_at(network, artifact, resized(image, scale), mirror)]
     watch()
     return counts
 
 
-def _counts_at(network: nn.Module, artifact: Artifact, image: NDArray[np.uint8]) -> list[float]:
-    """By every plain way, then mirrored."""
+def _counts_at(network: nn.Module, artifact: Artifact, image: NDArray[np.uint8], mirror: bool) -> list[float]:
+    """By every plain way, then mirrored where that is asked for."""
     height, width = image.shape[:2]
     tiling, padding = artifact.tiling, artifact.normalisation.padding
     plain, mirrored = np.zeros(len(PLAIN)), np.zeros(len(PLAIN))
     for window in windows(width, height, tiling.tile, tiling.halo, artifact.cell, artifact.multiple):
         tile = cut(image, window, padding)
         plain += [float(counts[window.inner].sum()) for counts in _ways(network, artifact, tile)]
-        flipped = _ways(network, artifact, tile[:, ::-1])
-        mirrored += [float(counts.flip(1)[window.inner].sum()) for counts in flipped]
-    return [*plain, *((plain + mirrored) / 2)]
+        if mirror:
+            flipped = _ways(network, artifact, tile[:, ::-1])
+            mirrored += [float(counts.flip(1)[window.inner].sum()) for counts in flipped]
+    return [*plain, *((plain + mirrored) / 2)] if mirror else plain.tolist()
 
 
 def _ways(network: nn.Module, artifact: Artifact, tile: np.ndarray) -> Iterator[Tensor]:

@@ -253,6 +253,18 @@ def test_the_best_way_is_written_into_the_run(place: Path, run: Path, capsys: py
     assert artifact.decoding == chosen["decoding"] and artifact.mirror == chosen["mirror"]
 
 
+def test_the_mirror_is_not_tried_where_time_rules_it_out(
+    place: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"analyse decoding --dataset shanghaitech-a --root {place / 'crowds'} --model {run} --json"
+    assert main(line.split()) == 0
+    every = json.loads(capsys.readouterr().out)["rows"]
+    assert main([*line.split(), "--no-mirror"]) == 0
+    plain = json.loads(capsys.readouterr().out)["rows"]
+    assert plain == [row for row in every if not row["way"]["mirror"]]
+    assert len(plain) == len(every) / 2
+
+
 def test_no_way_is_written_for_a_run_that_sees_people_everywhere(
     place: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

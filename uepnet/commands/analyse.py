@@ -48,6 +48,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="decoding: sizes of the image to try (the model's)",
     )
+    parser.add_argument(
+        "--no-mirror", action="store_true", help="decoding: leave out the mean with the mirror image: twice the time"
+    )
     parser.add_argument("--write", action="store_true", help="decoding: write the best way into the run's artifact")
     parser.add_argument("--plot", type=Path, metavar="PNG")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -154,7 +157,7 @@ def _decoding(args: argparse.Namespace) -> Answer:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("counting", total=sum(map(len, groups)) + len(nobody))
         network = load_network(args.model, artifact)
-        rows = compare(network, artifact, groups, nobody, lambda: bar.advance(task), args.scales)
+        rows = compare(network, artifact, groups, nobody, lambda: bar.advance(task), args.scales, not args.no_mirror)
     chosen = best(rows, artifact.scale)
     fit = chosen.fit_for_service()
     if args.write and fit:
