@@ -3,9 +3,9 @@
 Points are continuous (x, y): the centre of pixel (i, j) is (i + 0.5, j + 0.5). The annotated count is the number of
 points, those outside the frame included.
 
-Splits: `train` and `test` are the release's own. `val` and `calibration` are our fixed parts of train, `fit` is the
-rest of it, which training sees; where the release has a `val` of its own, that one is used. UCF_CC_50 has no test
-split but five folds: fold k tests on its ten images and trains on the other forty.
+Splits: `train` and `test` are the release's own. `val`, `calibration` and `check` are our fixed parts of train, `fit`
+is the rest of it, which training sees; where the release has a `val` of its own, that one is used. UCF_CC_50 has no
+test split but five folds: fold k tests on its ten images and trains on the other forty.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ __all__ = [
     "total_people",
 ]
 
-SPLITS = ("train", "fit", "val", "calibration", "test")
+SPLITS = ("train", "fit", "val", "calibration", "check", "test")
 
 READERS: dict[str, Callable[[Path, str], list[Sample]]] = {
     "shanghaitech-a": layouts.shanghaitech("A"),
@@ -52,6 +52,12 @@ READERS: dict[str, Callable[[Path, str], list[Sample]]] = {
 OWN_VAL = frozenset({"jhu-crowd", "nwpu", "list", "coco", "csv"})
 
 FOLDS = {"ucf-cc-50": 5}
+
+# What becomes of the first of every sixteen images. `val` chooses, `calibration` fits the range, and where there are
+# many images `check` is kept for the last look, at which nothing is chosen any more.
+SHARES = ("val", "calibration", "calibration")
+SHARES_OF_MANY = ("val", "calibration", "fit", "check")
+MANY = 256
 
 # Photographs of part A that stand in its test split too: never trained on.
 LEFT_OUT = {"shanghaitech-a": frozenset(f"IMG_{number}.jpg" for number in (2, 60, 97, 121, 139, 154))}
@@ -108,15 +114,16 @@ def released(dataset: str, root: Path) -> dict[str, list[Sample]]:
 
 
 def parts(samples: Sequence[Sample]) -> list[str]:
-    """`fit`, `val` or `calibration` for each sample: fixed, stratified by count, the same on every machine.
+    """`fit`, `val`, `calibration` or `check` for each sample: fixed, stratified by count, the same on every machine.
 
-    Ordered by count, every sixteen neighbours give one to val and two to calibration, picked by their names' hashes.
+    Of every sixteen neighbours in the order of their counts, those whose names' hashes come first are held back.
     """
+    held = SHARES if len(samples) < MANY else SHARES_OF_MANY
     order = sorted(range(len(samples)), key=lambda index: (len(samples[index].points), samples[index].name))
     result = ["fit"] * len(samples)
     for start in range(0, len(order), 16):
         stratum = sorted(order[start : start + 16], key=lambda index: _digest(samples[index].name))
-        shares = ["val", "calibration", "calibration"][: max(1, len(stratum) * 3 // 16)] if len(stratum) > 5 else []
+        shares = held[: max(1, len(stratum) * len(held) // 16)] if len(stratum) > 5 else ()
         for index, part in zip(stratum, shares, strict=False):
             result[index] = part
     return result

@@ -10,14 +10,11 @@ PUBLISHED = Path(__file__).with_name("splits.json")
 
 
 def held_back(dataset: str, root: Path) -> dict[str, dict[str, str]]:
-    """`val`, `calibration` and `left_out`: each file name with the sha256 of the image file."""
+    """`val`, `calibration`, `check` and `left_out`: each file name with the sha256 of the image file."""
     left_out = LEFT_OUT.get(dataset, frozenset())
     samples = load(dataset, root, "train")
-    groups = {
-        "val": _part(dataset, root, "val"),
-        "calibration": _part(dataset, root, "calibration"),
-        "left_out": [sample for sample in samples if sample.name in left_out],
-    }
+    groups = {split: _part(dataset, root, split) for split in ("val", "calibration", "check")}
+    groups["left_out"] = [sample for sample in samples if sample.name in left_out]
     return {
         group: {sample.name: hashlib.sha256(sample.image.read_bytes()).hexdigest() for sample in samples}
         for group, samples in groups.items()

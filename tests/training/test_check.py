@@ -202,7 +202,8 @@ def test_splits_lists_what_is_held_back(tmp_path: Path, capsys: pytest.CaptureFi
     releases.table(tmp_path, images=32)
     assert main(["data", "splits", "--dataset", "csv", "--root", str(tmp_path)]) == 0
     groups = json.loads(capsys.readouterr().out)
-    assert {group: len(names) for group, names in groups.items()} == {"val": 2, "calibration": 4, "left_out": 0}
+    held = {group: len(names) for group, names in groups.items()}
+    assert held == {"val": 2, "calibration": 4, "check": 0, "left_out": 0}
 
 
 def test_one_broken_image_counts_once_however_much_is_wrong_with_it() -> None:

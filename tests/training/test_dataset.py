@@ -91,11 +91,20 @@ def test_parts_do_not_depend_on_the_order_of_the_images(counts: list[int]) -> No
     assert chosen == turned
 
 
-@given(st.integers(16, 400))
-def test_about_a_sixteenth_validates_and_an_eighth_calibrates(images: int) -> None:
+@given(st.integers(16, 255))
+def test_of_few_images_a_sixteenth_validates_and_an_eighth_calibrates(images: int) -> None:
     chosen = parts([people(count) for count in range(images)])
     assert abs(chosen.count("val") - images / 16) <= 1
     assert abs(chosen.count("calibration") - images / 8) <= 2
+    assert "check" not in chosen
+
+
+@given(st.integers(256, 800))
+def test_of_many_images_a_sixteenth_each_validates_calibrates_and_checks(images: int) -> None:
+    chosen = parts([people(count) for count in range(images)])
+    for split in ("val", "calibration", "check"):
+        assert abs(chosen.count(split) - images / 16) <= 1
+    assert set(chosen) == {"fit", "val", "calibration", "check"}
 
 
 def test_the_parts_of_train_are_disjoint_and_leave_nothing_over(tmp_path: Path) -> None:
@@ -116,7 +125,7 @@ def test_too_few_images_to_hold_any_back_is_said(tmp_path: Path) -> None:
     releases.table(tmp_path, images=3)
     with pytest.raises(DataError, match="3 images to train on, too few to hold any back as val"):
         load("csv", tmp_path, "val")
-    assert held_back("csv", tmp_path) == {"val": {}, "calibration": {}, "left_out": {}}
+    assert held_back("csv", tmp_path) == {"val": {}, "calibration": {}, "check": {}, "left_out": {}}
 
 
 def test_photographs_of_the_test_split_are_never_trained_on(tmp_path: Path) -> None:

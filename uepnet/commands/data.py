@@ -35,14 +35,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--split",
         default="train",
-        choices=["train", "fit", "val", "calibration", "test"],
-        help="the release's train or test; or parts of train: val, calibration, fit (the rest) (train)",
+        choices=["train", "fit", "val", "calibration", "check", "test"],
+        help="the release's train or test; or parts of train: val, calibration, check, fit (the rest) (train)",
     )
     check.add_argument("--fold", type=int, help="1 to 5, for ucf-cc-50")
     check.add_argument("--json", action="store_true", help="print JSON, with every finding")
     splits = actions.add_parser(
         "splits",
-        help="list the images held back for validation and calibration",
+        help="list the images held back from training",
         epilog=SPLITS_EPILOG,
         formatter_class=raw,
     )

@@ -33,8 +33,8 @@ def data_options(parser: argparse.ArgumentParser, split: str) -> None:
     parser.add_argument(
         "--split",
         default=split,
-        choices=["train", "fit", "val", "calibration", "test"],
-        help=f"the release's train or test; or parts of train: val, calibration, fit (the rest) ({split})",
+        choices=["train", "fit", "val", "calibration", "check", "test"],
+        help=f"the release's train or test; or parts of train: val, calibration, check, fit (the rest) ({split})",
     )
     parser.add_argument("--fold", type=int, help="1 to 5, for ucf-cc-50")
 
