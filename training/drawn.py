@@ -1,11 +1,13 @@
 """Drawn scenes with nobody in them: flat colours, gradients, noise, text, foliage, gravel, stripes, rows of
-things, empty streets; and photographs without people made into what looks like a crowd.
+things, empty streets; and photographs without people made into what looks like a crowd. And drawn crowds.
 
 Photographs without people teach what real emptiness looks like; these teach the odd inputs that a service meets
 (a covered lens, static, a test card) and that networks love to count people in.
 """
 
+import csv
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,6 +231,51 @@ def street(rng: Rng, width: int, height: int) -> Picture:
         )
     picture = np.asarray(image.filter(ImageFilter.GaussianBlur(rng.uniform(0, 1.5))), np.float32)
     return np.clip(picture + rng.normal(0, rng.uniform(0, 15), picture.shape), 0, 255).astype(np.uint8)
+
+
+def crowds(folder: str, number: int = 32) -> None:
+    """A data set (`csv`) of drawn crowds: a network to which all that is drawn was empty counts nobody in them."""
+    (Path(folder) / "images").mkdir(parents=True, exist_ok=True)
+    with (Path(folder) / "points.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["image", "x", "y"])
+        for seed in range(number):
+            rng = np.random.default_rng(seed)
+            width, height = (int(side) for side in rng.integers((480, 360), (1024, 768)))
+            picture, points = crowd(rng, width, height, rows=int(rng.integers(8, 26)))
+            Image.fromarray(picture).save(Path(folder) / "images" / f"{seed:02}.png")
+            table.writerows([f"{seed:02}.png", f"{x:.1f}", f"{y:.1f}"] for x, y in points)
+
+
+def crowd(rng: Rng, width: int, height: int, rows: int = 22) -> tuple[Picture, NDArray[np.float64]]:
+    """People drawn from the back to the front, smaller in the distance, and the points of their heads."""
+    image = Image.new("RGB", (width, height), (150, 160, 170))
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((0, height * 0.2, width, height), fill=(110, 105, 100))
+    points = []
+    for row in range(rows):
+        depth = (row / max(1, rows - 1)) ** 1.3
+        y, head = height * (0.22 + 0.7 * depth), 5 + 13 * depth
+        x = float(rng.uniform(0, 2 * head))
+        while x < width:
+            top = y + float(rng.normal(0, head * 0.3))
+            _person(draw, x, top, head, rng)
+            points.append((x, top))
+            x += head * float(rng.uniform(1.5, 2.6))
+    noisy = np.asarray(image.filter(ImageFilter.GaussianBlur(0.7)), np.float32) + rng.normal(0, 6, (height, width, 1))
+    return np.clip(noisy, 0, 255).astype(np.uint8), np.array(points)
+
+
+def _person(draw: ImageDraw.ImageDraw, x: float, y: float, head: float, rng: Rng) -> None:
+    """Shoulders in muted clothes, a face or the back of a head; `head` is the head's width."""
+    tone = rng.uniform(20, 160)
+    cloth = tuple(int(value) for value in np.clip(tone + rng.normal(0, 18, 3), 5, 235))
+    skin = tuple(int(value * rng.uniform(0.6, 1.05)) for value in (215, 170, 140))
+    hair = tuple(int(value) for value in rng.integers(10, 60) + rng.integers(0, 15, 3))
+    draw.ellipse((x - head, y + head * 0.6, x + head, y + head * 4), fill=cloth)
+    draw.ellipse((x - head * 0.45, y - head * 0.5, x + head * 0.45, y + head * 0.75), fill=skin)
+    start, end = (150, 390) if rng.random() < 0.5 else (0, 360)
+    draw.chord((x - head * 0.52, y - head * 0.65, x + head * 0.52, y + head * 0.6), start, end, fill=hair)
 
 
 KINDS: dict[str, Callable[[Rng, int, int], Picture]] = {

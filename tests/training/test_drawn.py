@@ -1,4 +1,4 @@
-"""Scenes without people: of the size asked for, the same for the same seed, and nobody in any of them."""
+"""Scenes without people: of the size asked for, the same for the same seed, and nobody in any of them; drawn crowds."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from scipy.ndimage import label
 
 from uepnet.training.augment import Augment
 from uepnet.training.batches import Tiles
-from uepnet.training.dataset import pictures
-from uepnet.training.drawn import KINDS, herd, sheet
+from uepnet.training.dataset import load, pictures
+from uepnet.training.drawn import KINDS, crowd, crowds, herd, sheet
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,3 +52,21 @@ def test_tiles_without_people_hold_nobody_whatever_they_show(tmp_path: Path) -> 
     for tile, counts in kinds:
         assert tile.shape == (64, 64, 3) and counts.shape == (8, 8)
         assert np.nansum(counts) == 0
+
+
+def test_the_head_of_everybody_drawn_is_where_its_point_is() -> None:
+    picture, points = crowd(np.random.default_rng(5), 640, 480, rows=1)
+    assert len(points) > 20 and (points >= 0).all() and (points < (640, 480)).all()
+    ground = picture[300, 320].astype(int)
+    for x, y in points.astype(int):
+        assert np.abs(picture[y, x].astype(int) - ground).max() > 30  # hair or skin
+
+
+def test_drawn_crowds_are_a_data_set_and_the_same_each_time(tmp_path: Path) -> None:
+    for name in ("first", "again"):
+        crowds(str(tmp_path / name), 3)
+    samples, others = (load("csv", tmp_path / name, "train") for name in ("first", "again"))
+    assert [sample.name for sample in samples] == ["00.png", "01.png", "02.png"]
+    for sample, other in zip(samples, others, strict=True):
+        assert np.array_equal(sample.points, other.points) and len(sample.points) > 50
+        assert sample.image.read_bytes() == other.image.read_bytes()
