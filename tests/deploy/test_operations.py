@@ -92,7 +92,7 @@ def test_the_capacity_plan_adds_up() -> None:
     assert len(rows) == 4
     for row in rows:
         peak, light, light_gpus, vgg, vgg_gpus = (int(cell.replace(",", "")) for cell in row.split(" | "))
-        for share, flop, images, gpus in ((0.10, 35.4e9, light, light_gpus), (0.35, 683.0e9, vgg, vgg_gpus)):
+        for share, flop, images, gpus in ((0.10, 54.1e9, light, light_gpus), (0.35, 683.0e9, vgg, vgg_gpus)):
             rate = share * peak * 1e12 / flop
             assert images == round(rate)
             assert gpus == math.ceil(10_000 / (0.7 * rate))
