@@ -24,6 +24,8 @@ The splits depend on the names and counts of the images alone: the same on every
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    from uepnet.commands.sources import split_options
+
     parser.description = "Check a data set, or list what is held back from training."
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     raw = argparse.RawDescriptionHelpFormatter
@@ -32,13 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     check.description = "Read every image and annotation of a split; list what is wrong and print statistics."
     _add_source(check)
-    check.add_argument(
-        "--split",
-        default="train",
-        choices=["train", "fit", "val", "calibration", "check", "test"],
-        help="the release's train or test; or parts of train: val, calibration, check, fit (the rest) (train)",
-    )
-    check.add_argument("--fold", type=int, help="1 to 5, for ucf-cc-50")
+    split_options(check, split="train")
     check.add_argument("--json", action="store_true", help="print JSON, with every finding")
     splits = actions.add_parser(
         "splits",

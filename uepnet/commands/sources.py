@@ -30,6 +30,10 @@ def data_options(parser: argparse.ArgumentParser, split: str) -> None:
     parser.add_argument(
         "--root", required=True, help="the folder that holds the release; one for all, or one a data set, by commas"
     )
+    split_options(parser, split)
+
+
+def split_options(parser: argparse.ArgumentParser, split: str) -> None:
     parser.add_argument(
         "--split",
         default=split,
