@@ -258,9 +258,9 @@ def crowd(rng: Rng, width: int, height: int, rows: int = 22) -> tuple[Picture, N
         y, head = height * (0.22 + 0.7 * depth), 5 + 13 * depth
         x = float(rng.uniform(0, 2 * head))
         while x < width:
-            top = y + float(rng.normal(0, head * 0.3))
-            _person(draw, x, top, head, rng)
-            points.append((x, top))
+            middle = y + float(rng.normal(0, head * 0.3))
+            _person(draw, x, middle, head, rng)
+            points.append((x, middle))
             x += head * float(rng.uniform(1.5, 2.6))
     noisy = np.asarray(image.filter(ImageFilter.GaussianBlur(0.7)), np.float32) + rng.normal(0, 6, (height, width, 1))
     return np.clip(noisy, 0, 255).astype(np.uint8), np.array(points)

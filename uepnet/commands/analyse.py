@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="decoding: sizes of the image to try (the model's)",
     )
     parser.add_argument(
-        "--no-mirror", action="store_true", help="decoding: leave out the mean with the mirror image: twice the time"
+        "--no-mirror", action="store_true", help="decoding: do not try the mirror image, which doubles a count's time"
     )
     parser.add_argument("--write", action="store_true", help="decoding: write the best way into the run's artifact")
     parser.add_argument("--plot", type=Path, metavar="PNG")
