@@ -2,6 +2,5 @@
 
 import os
 
-# ONNX Runtime reports its use to its maker unless told not to, and reads this when it is imported. A service that
-# counts people tells nobody.
+# Turns off ONNX Runtime's telemetry, which reports usage to its publisher. ONNX Runtime reads this at import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

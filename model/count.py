@@ -1,120 +1,131 @@
-"""The story: how an image becomes a count.
+"""How an image becomes a count.
 
 `count_image` takes the step that runs the network as a function: the service passes its batcher, evaluation
-and `Counter` pass the runtime. So the error that is reported is measured on the path that is served.
+and `counter.Counter` pass the runtime. So the reported error is measured on the path that serves.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uepnet.model.artifact import Artifact
-from uepnet.model.decode import Maps, count_map, regrid
-from uepnet.model.errors import ImageError
-from uepnet.model.image import load_image
-from uepnet.model.resize import resized_part, scaled_size
+from uepnet.model.decode import Counts, Maps, count_map, regrid
+from uepnet.model.detail import detail
+from uepnet.model.passes import Answer, Pass, Passes, Size, cell_owners, run_passes
+from uepnet.model.regions import Box
+from uepnet.model.scale import resized_part, scaled_size
 from uepnet.model.stitch import stitch
-from uepnet.model.tiling import Tile, Window, cells_shape, cut, padded, windows
-from uepnet.model.zones import Zone, ZoneCount, check_zones, zone_counts
+from uepnet.model.tiling import Tile, Window, cells_shape, cut, padded, windows, windows_of
+from uepnet.model.zones import Range, Zone, ZoneCount, check_zones, zone_counts
 
-__all__ = ["Count", "Counter", "Range", "RunTiles", "Tile", "ZoneCount", "count_image", "range_of"]
+__all__ = ["Count", "Range", "RunTiles", "ScaleUse", "Tile", "ZoneCount", "count_image", "gather", "look", "range_of"]
 
-# Tiles in, their maps out, in order. Lazy on both sides: a huge image never lies in memory as tiles.
+# Tiles in, their maps out, in order. Lazy on both sides: the tiles of a huge image are never all in memory.
 RunTiles = Callable[[Iterator[Tile]], Iterator[Maps]]
 
 MAX_SATURATED = 0.05
+LEAST_DOUBT = 0.01  # keeps the doubt of an image without people finite: it is 1
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """The true count lies within [low, high] in a share `level` of images."""
+class ScaleUse:
+    """A scale at which a part of the image was counted."""
 
-    low: float
-    high: float
-    level: float
+    scale: float  # times the image's size
+    share: float  # of the image's cells that were counted at it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Count:
     count: float
-    range: Range | None  # None where the model has no calibration
-    count_map: NDArray[np.float32]  # [rows, columns], people per cell of the image as it was handed in
+    range: Range | None  # None if the model has no calibration
+    count_map: NDArray[np.float32]  # [rows, columns], people per cell of the original image
     width: int
     height: int
     zones: tuple[ZoneCount, ...]
     saturated: float  # share of occupied cells in the densest class
     warnings: tuple[str, ...]
-    cell: int = 8  # side of a cell in pixels
+    cell: int  # side of a cell in pixels
+    scales: tuple[ScaleUse, ...] = ()  # coarse to fine
+    scale_map: NDArray[np.uint8] | None = None  # [rows, columns], which of `scales` counted each cell
+    # One class map [rows, columns] per head, on the grid of the image at the artifact's scale; none where scales are
+    # chosen per image, and none for a regression model.
+    classes: tuple[NDArray[np.uint8], ...] = ()
+    familiarity: float | None = None  # 0 (strange) to 1 (like the training images); None where the model has none
+    unfamiliar: bool = False  # familiarity is below the model's threshold
+    doubt: float | None = None  # variance of the cells' counts over their squares; None where the decoding has none
 
 
 def count_image(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTiles, zones: Sequence[Zone] = ()) -> Count:
     """Count the people in an RGB image [height, width, 3] and in each zone of it."""
     height, width = image.shape[:2]
     check_zones(zones, width, height)
-    size = scaled_size(width, height, artifact.scale)
-    counts, saturated = _count_cells(image, size, artifact, run_tiles)
-    if artifact.scale != 1:
-        counts = regrid(counts, (width, height), size, artifact.cell)
+    found = _passes(image, artifact, run_tiles)
+    counts, owners = gather(found, width, height, artifact.cell)
     total = float(counts.sum(dtype=np.float64))
+    saturated = _saturated(found, artifact.cell)
+    doubt = _doubt(found, artifact.cell)
+    familiarity = _familiarity(found)
+    unfamiliar = familiarity is not None and is_unfamiliar(familiarity, artifact)
     return Count(
         count=total,
-        range=range_of(total, artifact),
+        range=range_of(total, artifact, doubt),
         count_map=counts,
         width=width,
         height=height,
-        zones=zone_counts(counts, zones, width, height, artifact.cell),
+        zones=tuple(
+            replace(zone, range=range_of(zone.count, artifact, doubt))
+            for zone in zone_counts(counts, zones, width, height, artifact.cell)
+        ),
         saturated=saturated,
-        warnings=_warnings(saturated),
+        warnings=_warnings(saturated, unfamiliar),
         cell=artifact.cell,
+        scales=tuple(
+            ScaleUse(one.size[0] / width if artifact.scales else artifact.scale, float((owners == index).mean()))
+            for index, one in enumerate(found.passes)
+        ),
+        scale_map=owners,
+        classes=found.passes[0].answer.classes if artifact.scales is None else (),
+        familiarity=familiarity,
+        unfamiliar=unfamiliar,
+        doubt=doubt,
     )
 
 
-class Counter:
-    """Count images in this process: `Counter().count("crowd.jpg").count`."""
+def _passes(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTiles) -> Passes:
+    """What the network finds: in one pass at the artifact's scale, or in passes at scales chosen from the picture."""
+    height, width = image.shape[:2]
+    tiling, chosen = artifact.tiling, artifact.scales
+    if chosen is None:
+        size = scaled_size(width, height, artifact.scale)
+        places = windows(*size, tiling.tile, tiling.halo, artifact.cell, artifact.multiple)
+        whole = Pass(size, ((0, 0, *size),), look(image, size, places, artifact, run_tiles))
+        return Passes((whole,), np.zeros((1, 1), np.uint8))
 
-    def __init__(
-        self, model: Path | str | None = None, device: str = "auto", precision: str = "auto", threads: int = 0
-    ) -> None:
-        # Imported here: `count_image` alone needs no ONNX Runtime.
-        from uepnet.model.runtime import Runtime
+    def look_at(size: Size, boxes: Sequence[Box]) -> Answer:
+        places = [
+            window
+            for box in boxes
+            for window in windows_of(box, size, tiling.tile, chosen.halo, artifact.cell, artifact.multiple)
+        ]
+        return look(image, size, places, artifact, run_tiles)
 
-        directory = None if model is None else Path(model)
-        self.runtime = Runtime(directory, device=device, precision=precision, threads=threads)
-
-    @property
-    def artifact(self) -> Artifact:
-        return self.runtime.artifact
-
-    def count(self, source: str | Path | bytes | NDArray[Any], zones: Sequence[Zone] = ()) -> Count:
-        """Count an image file, its bytes, or an RGB array uint8 [height, width, 3]."""
-        return count_image(_read(source), self.artifact, self.runtime.run_tiles, zones)
-
-
-def _read(source: str | Path | bytes | NDArray[Any]) -> NDArray[np.uint8]:
-    if isinstance(source, np.ndarray):
-        if source.dtype != np.uint8 or source.ndim != 3 or source.shape[2] != 3 or source.size == 0:
-            raise ImageError(
-                f"An image array must be uint8 [height, width, 3], not {source.dtype} {list(source.shape)}."
-            )
-        return source
-    return load_image(source if isinstance(source, bytes) else Path(source))
+    return run_passes(width, height, chosen, artifact.cell, look_at, partial(detail, image))
 
 
-def _count_cells(
-    image: NDArray[np.uint8], size: tuple[int, int], artifact: Artifact, run_tiles: RunTiles
-) -> tuple[NDArray[np.float32], float]:
-    """The count map of an image at the network's `size` (width, height) of it, and the share of saturated cells."""
-    shape = cells_shape(*size, artifact.cell)
-    tiling, padding = artifact.tiling, artifact.normalisation.padding
-    places = windows(*size, tiling.tile, tiling.halo, artifact.cell, artifact.multiple)
+def look(
+    image: NDArray[np.uint8], size: Size, places: Sequence[Window], artifact: Artifact, run_tiles: RunTiles
+) -> Answer:
+    """What the network finds in windows of an image resized to `size` (width, height)."""
+    padding = artifact.normalisation.padding
+    same = size == (image.shape[1], image.shape[0])
 
     def tile(window: Window) -> Tile:
-        if artifact.scale == 1:
+        if same:
             return cut(image, window, padding)
         return padded(resized_part(image, size, window.within(*size)), window, padding)
 
@@ -126,39 +137,90 @@ def _count_cells(
             for window in places:
                 yield tile(window)[:, ::-1]
 
+    shape = cells_shape(*size, artifact.cell)
     answers = iter(run_tiles(tiles()))
     maps = stitch(places, islice(answers, len(places)) if artifact.mirror else answers, shape)
     counts = count_map(maps, artifact)
     if artifact.mirror:
         mirrored = stitch(places, (answer.mirrored() for answer in answers), shape)
         counts = (counts + count_map(mirrored, artifact)) * np.float32(0.5)
-    return counts, _saturated(maps, artifact)
+    return Answer(counts, maps.variance, *_occupied(maps, artifact), classes=maps.classes, familiarity=maps.familiarity)
 
 
-def _saturated(maps: Maps, artifact: Artifact) -> float:
-    """The share of occupied cells that lie in a head's densest class; a regression network has no classes."""
+def gather(found: Passes, width: int, height: int, cell: int) -> tuple[Counts, NDArray[np.uint8]]:
+    """The image's count map and, of the same shape, the pass that each of its cells comes from."""
+    owners = cell_owners(found.owner, (width, height), cell)
+    counts = np.zeros(owners.shape, np.float32)
+    for index, one in enumerate(found.passes):
+        own = one.answer.counts
+        if one.size != (width, height):
+            own = regrid(own, (width, height), one.size, cell)
+        np.copyto(counts, own, where=owners == index)
+    return counts, owners
+
+
+def _occupied(maps: Maps, artifact: Artifact) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Occupied cells, and those of them that lie in a head's densest class; a regression network has no classes."""
     if not maps.classes:
-        return 0.0
+        counts = count_map(maps, artifact)
+        return counts > 0, np.zeros(counts.shape, bool)
     occupied = maps.classes[0] >= 1
-    top = np.zeros_like(occupied)
+    densest = np.zeros_like(occupied)
     for classes, head in zip(maps.classes, artifact.heads, strict=True):
-        top |= classes >= head.densest_class(artifact.t_max)
-    people = int(occupied.sum())
-    return int((top & occupied).sum()) / people if people else 0.0
+        densest |= classes >= head.densest_class(artifact.t_max)
+    return occupied, densest & occupied
 
 
-def _warnings(saturated: float) -> tuple[str, ...]:
-    if saturated <= MAX_SATURATED:
-        return ()
-    return (
-        f"The scene is denser than the model has seen: {saturated:.0%} of the occupied cells are in the "
-        "densest class, and the count is probably too low.",
-    )
+def _saturated(found: Passes, cell: int) -> float:
+    """The share of occupied cells that lie in the densest class, each cell in the pass that counts it."""
+    occupied = densest = 0
+    for index, one in enumerate(found.passes):
+        own = cell_owners(found.owner, one.size, cell) == index
+        occupied += int((one.answer.occupied & own).sum())
+        densest += int((one.answer.densest & own).sum())
+    return densest / occupied if occupied else 0.0
 
 
-def range_of(count: float, artifact: Artifact) -> Range | None:
-    """The range that belongs to a count."""
+def _doubt(found: Passes, cell: int) -> float | None:
+    """How unsure the network is of the cells that it counts, each cell in the pass that counts it."""
+    variance = squares = LEAST_DOUBT
+    for index, one in enumerate(found.passes):
+        if one.answer.variance is None:
+            return None
+        own = cell_owners(found.owner, one.size, cell) == index
+        variance += float(one.answer.variance[own].sum(dtype=np.float64))
+        squares += float((one.answer.counts[own].astype(np.float64) ** 2).sum())
+    return variance / squares
+
+
+def _familiarity(found: Passes) -> float | None:
+    """The mean over all cells of the first pass, which sees the whole image: a missed crowd has no occupied cells."""
+    cells = found.passes[0].answer.familiarity
+    return None if cells is None else float(cells.mean(dtype=np.float64))
+
+
+def is_unfamiliar(familiarity: float, artifact: Artifact) -> bool:
+    return artifact.familiarity is not None and familiarity < artifact.familiarity.threshold
+
+
+def _warnings(saturated: float, unfamiliar: bool) -> tuple[str, ...]:
+    warnings = []
+    if unfamiliar:
+        warnings.append(
+            "The image does not look like the images that the model was trained on: the count and its range may be "
+            "wrong."
+        )
+    if saturated > MAX_SATURATED:
+        warnings.append(
+            f"The scene is denser than the model has seen: {saturated:.0%} of the occupied cells are in the "
+            "densest class, and the count is probably too low."
+        )
+    return tuple(warnings)
+
+
+def range_of(count: float, artifact: Artifact, doubt: float | None) -> Range | None:
+    """The range of a count in an image with this doubt; None without calibration."""
     if artifact.calibration is None:
         return None
-    low, high = artifact.calibration.range(count)
+    low, high = artifact.calibration.range(count, doubt)
     return Range(low, high, artifact.calibration.level)

@@ -1,8 +1,8 @@
 """Class maps -> count map -> density map.
 
-Each head names the interval of a cell's count; the interval's proxy stands for it, and the heads' mean is the
-cell's count, as in the paper. Where the artifact's decoding is `expectation` or `regression`, the graph has
-already computed the counts. A count map holds people per cell; a density map people per pixel.
+Each head predicts the interval of a cell's count. The count of the cell is the mean over the heads of the proxies of
+these intervals, as in the paper. With the decodings `expectation` and `regression` the graph already computes the
+counts. A count map holds people per cell, a density map people per pixel.
 """
 
 from dataclasses import dataclass
@@ -18,23 +18,25 @@ Counts = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maps:
-    """What the network says about a tile, or about an image once stitched; all maps are [rows, columns]."""
+    """The outputs of the network for a tile, or for an image once stitched; all maps are [rows, columns]."""
 
-    classes: tuple[NDArray[np.uint8], ...]  # one map a head; empty for a regression network
+    classes: tuple[NDArray[np.uint8], ...]  # one map per head; empty for a regression network
     counts: Counts | None = None
     variance: Counts | None = None
+    familiarity: Counts | None = None
 
     def mirrored(self) -> "Maps":
-        """The maps of the mirrored tile: left and right exchanged."""
+        """The maps with left and right exchanged."""
         return Maps(
             classes=tuple(classes[:, ::-1] for classes in self.classes),
             counts=None if self.counts is None else self.counts[:, ::-1],
             variance=None if self.variance is None else self.variance[:, ::-1],
+            familiarity=None if self.familiarity is None else self.familiarity[:, ::-1],
         )
 
 
 def count_map(maps: Maps, artifact: Artifact) -> Counts:
-    """People per cell [rows, columns], by the artifact's decoding."""
+    """People per cell [rows, columns], decoded as the artifact says."""
     if artifact.decoding != "argmax":
         if maps.counts is None:
             raise ValueError(f"decoding {artifact.decoding} needs the graph's counts")
@@ -46,22 +48,22 @@ def count_map(maps: Maps, artifact: Artifact) -> Counts:
 
 
 def cell_extents(length: int, cell: int) -> NDArray[np.int64]:
-    """How many of an axis' pixels each cell covers: `cell`, but for a last one that the image's edge cuts."""
+    """Pixels that each cell covers along an axis: `cell`, or less for a last cell cut by the edge of the image."""
     edges = np.minimum(np.arange(0, length + cell, cell), length)
     return np.diff(edges)
 
 
-def density_map(count_map: Counts, width: int, height: int, cell: int = 8) -> Counts:
-    """People per pixel [height, width]: a cell's people spread evenly over the pixels it covers."""
+def density_map(count_map: Counts, width: int, height: int, cell: int) -> Counts:
+    """People per pixel [height, width]: the count of a cell is spread evenly over the pixels that it covers."""
     rows, columns = cell_extents(height, cell), cell_extents(width, cell)
     density = count_map / np.outer(rows, columns).astype(np.float32)
     return np.repeat(np.repeat(density, rows, axis=0), columns, axis=1)
 
 
-def regrid(count_map: Counts, size: tuple[int, int], scaled: tuple[int, int], cell: int = 8) -> Counts:
+def regrid(count_map: Counts, size: tuple[int, int], scaled: tuple[int, int], cell: int) -> Counts:
     """People per cell of an image of `size` (width, height), from the count map of the image at `scaled`.
 
-    A cell's people are spread evenly over it and gathered by the cells they fall into: nobody is lost.
+    The count of a cell is spread evenly over its area and collected by the cells of the image: the sum is kept.
     """
     (width, height), (scaled_width, scaled_height) = size, scaled
     gathered = _regrid_rows(count_map.astype(np.float64), height, scaled_height, cell)
@@ -79,4 +81,4 @@ def _regrid_rows(counts: NDArray[np.float64], length: int, scaled: int, cell: in
     weight = (position - lower)[:, None]
     before = below[lower] + (below[lower + 1] - below[lower]) * weight
     gathered: NDArray[np.float64] = np.diff(before, axis=0)
-    return np.maximum(gathered, 0, out=gathered)  # rounding may leave a cell the last digit below nobody
+    return np.maximum(gathered, 0, out=gathered)  # rounding may make an empty cell slightly negative

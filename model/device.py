@@ -1,4 +1,4 @@
-"""What the machine offers: cores, and the CUDA device's memory."""
+"""Properties of the machine: cores, processor features, and the CUDA device's memory."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ def cuda_driver() -> ctypes.CDLL | None:
 
 
 def cuda_memory(ordinal: int) -> tuple[int, int] | None:
-    """(used, total) bytes, asked of the driver: unlike nvidia-smi it honours CUDA_VISIBLE_DEVICES."""
+    """(used, total) bytes, from the driver, which honours CUDA_VISIBLE_DEVICES (nvidia-smi does not)."""
     driver = cuda_driver()
     if driver is None or driver.cuInit(0) != 0:
         return None
@@ -33,20 +33,38 @@ def cuda_memory(ordinal: int) -> tuple[int, int] | None:
     return None if failed else (total.value - free.value, total.value)
 
 
-def available_cores() -> int:
-    """Cores this process may use: its affinity, and the quota of its container."""
+def available_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Number of cores this process may use: its CPU affinity, reduced to the quota of its container (cgroup v2)."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        quota, period = limit.read_text().split()
     except (OSError, ValueError):
         return cores
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
 
 
 def multiplies_bytes() -> bool:
-    """Whether the processor has an int8 dot product. Without one int8 is slow, and on older x86 saturates."""
+    """Whether the processor has an int8 dot product. Without it int8 is slow, and sums saturate on older x86."""
+    return not {"avx512_vnni", "avx_vnni", "amx_int8", "asimddp"}.isdisjoint(processor_features())
+
+
+def computes_bfloat16() -> bool:
+    """Whether an x86 processor multiplies bfloat16 itself."""
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(processor_features())
+
+
+def has_avx2() -> bool:
+    return "avx2" in processor_features()
+
+
+def processor_features(file: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """The flags that Linux reports for the first processor; empty on other systems."""
     try:
-        flags = Path("/proc/cpuinfo").read_text().split()
+        lines = file.read_text().splitlines()
     except OSError:
-        return False
-    return not {"avx512_vnni", "avx_vnni", "amx_int8", "asimddp"}.isdisjoint(flags)
+        return frozenset()
+    for line in lines:
+        name, _, flags = line.partition(":")
+        if name.strip() in ("flags", "Features"):  # x86, ARM
+            return frozenset(flags.split())
+    return frozenset()

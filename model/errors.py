@@ -1,25 +1,25 @@
-"""Everything that can go wrong, as one tree. Texts are one sentence, written for the person who caused it.
+"""All expected failures as one tree. A message is one sentence for the person who can correct the cause.
 
 UepnetError
-├── InputError            what was handed in is wrong
-│   ├── ImageError        not an image that can be read
+├── InputError            the input is wrong
+│   ├── ImageError        not a readable image
 │   │   └── ImageTooLarge
 │   ├── ZoneError
 │   └── DataError         annotations, data sets, local counts
-├── ModelError            the model directory is missing, broken or does not fit
+├── ModelError            the model directory is missing, damaged or unsuitable
 │   ├── ArtifactError
-│   └── DeviceError       the device asked for cannot run the model
+│   └── DeviceError       the requested device cannot run the model
 ├── OutputError           a result cannot be written: disk full, no permission
-└── InferenceError        an admitted image was not counted
+└── InferenceError        an accepted image was not counted
     ├── Unreachable       no server answers at the address
-    ├── Overloaded        no room: try again later
+    ├── Overloaded        no capacity: try again later
     ├── DeadlineExceeded
-    └── Cancelled         nobody waits for the answer any more
+    └── Cancelled         the client no longer waits for the answer
 """
 
 
 class UepnetError(Exception):
-    """Base of all expected failures; its text is fit to be shown."""
+    """Base of all expected failures; the message can be shown to users as it is."""
 
 
 class InputError(UepnetError):

@@ -1,11 +1,11 @@
 """The torch network: an encoder, a decoder to the cell's stride, and one classification head per partition.
 
-Takes plain numbers and downloads nothing. Input [n, 3, height, width] float, normalised, sides multiples of 32;
-output one [n, classes, height/cell, width/cell] tensor of logits a head.
+Downloads no weights. Input [n, 3, height, width] float, normalised, sides multiples of 32;
+output one tensor of logits [n, classes, height/cell, width/cell] per head.
 """
 
+import math
 from collections import OrderedDict
-from itertools import pairwise
 from typing import cast
 
 import torch
@@ -14,9 +14,16 @@ from torch.nn import functional
 
 from uepnet.model.artifact import Layout
 
+DEEPEST_STRIDE = 32
+LITE = {  # name: factors for width (channels) and depth (repeats)
+    "efficientnet-lite0": (1.0, 1.0),
+    "efficientnet-lite1": (1.0, 1.1),
+    "efficientnet-lite2": (1.1, 1.2),
+}
+
 
 class Vgg16(nn.Module):
-    """VGG-16's 13 convolutions in five stages, each of which ends in its 2x2 max-pool. No batch norm."""
+    """The 13 convolutions of VGG-16 in five stages, each ending with a 2x2 max-pool. No batch norm."""
 
     channels = (256, 512, 512)  # at strides 8, 16, 32
     _stages = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
@@ -35,7 +42,7 @@ class Vgg16(nn.Module):
         self.features = nn.Sequential(*layers)  # the key names of torchvision's VGG
 
     def early(self, stages: int) -> list[nn.Module]:
-        """The layers of the first stages: what a run may keep as it is."""
+        """The layers of the first stages, which a run may freeze."""
         return list(self.features[: self._ends[stages - 1] + 1]) if stages else []
 
     def forward(self, x: Tensor) -> list[Tensor]:
@@ -48,12 +55,12 @@ class Vgg16(nn.Module):
 
 
 class Normed(nn.Sequential):
-    """A convolution without bias, its batch norm, and what follows them.
+    """A convolution without bias, its batch norm, and an optional activation.
 
-    A norm that keeps its statistics is folded into the convolution's weights: the same numbers and gradients without
-    another pass over the activations. An exporter folds by itself.
+    A batch norm with fixed statistics is folded into the convolution's weights: same output and gradients, one pass
+    over the activations less. The exporter folds by itself.
 
-    One filter a channel stays in float32 where a CPU calculates in bfloat16: its gradients are slower to come by there.
+    Depthwise convolutions stay in float32 under bfloat16 autocast on a CPU, because their gradients are slower there.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -100,14 +107,14 @@ class InvertedResidual(nn.Module):
         return x + y if self.skip else y
 
 
-class EfficientNetLite0(nn.Module):
-    """EfficientNet-Lite0 without its classifier: no squeeze-excite, ReLU6 everywhere.
+class EfficientNetLite(nn.Module):
+    """EfficientNet-Lite without its classifier: no squeeze-excite, ReLU6 everywhere.
 
-    Strided convolutions are padded symmetrically, where the original pads the far side only: the features are
-    those of the picture moved by half a step, and no padding nodes stand between the convolutions.
+    `width` and `depth` multiply the channels and repeats of Lite0, except the stem and the number of blocks in the
+    first and last stage. Strided convolutions are padded symmetrically; the original pads right and bottom only. The
+    features are shifted by half a step, and the graph needs no separate padding nodes.
     """
 
-    channels = (40, 112, 320)  # at strides 8, 16, 32
     # kernel, stride, expansion, channels, repeats
     _stages = (
         (3, 1, 1, 16, 1),
@@ -118,21 +125,25 @@ class EfficientNetLite0(nn.Module):
         (5, 2, 6, 192, 4),
         (3, 1, 6, 320, 1),
     )
-    _outputs = (2, 4, 6)  # the stages whose outputs the decoder sees
+    _outputs = (2, 4, 6)  # stages whose outputs go to the decoder
 
-    def __init__(self) -> None:
+    def __init__(self, width: float = 1.0, depth: float = 1.0) -> None:
         super().__init__()
         self.stem = _conv_bn(3, 32, 3, stride=2)
         self.stages = nn.ModuleList()
-        before = 32
-        for kernel, stride, expand, channels, repeats in self._stages:
+        before, last, made = 32, len(self._stages) - 1, []
+        for index, (kernel, stride, expand, base, repeats) in enumerate(self._stages):
+            channels = _in_eights(base * width)
+            more = repeats if index in (0, last) else math.ceil(repeats * depth)
             blocks = [InvertedResidual(before, channels, kernel, stride, expand)]
-            blocks += [InvertedResidual(channels, channels, kernel, 1, expand) for _ in range(repeats - 1)]
+            blocks += [InvertedResidual(channels, channels, kernel, 1, expand) for _ in range(more - 1)]
             self.stages.append(nn.Sequential(*blocks))
+            made.append(channels)
             before = channels
+        self.channels = tuple(made[index] for index in self._outputs)  # at strides 8, 16, 32
 
     def early(self, stages: int) -> list[nn.Module]:
-        """The stem, which is the first stage, and those after it: what a run may keep as it is."""
+        """The layers of the first stages (the stem is the first), which a run may freeze."""
         return [self.stem, *self.stages[: stages - 1]] if stages else []
 
     def forward(self, x: Tensor) -> list[Tensor]:
@@ -145,11 +156,18 @@ class EfficientNetLite0(nn.Module):
         return outputs
 
 
-class Up(nn.Module):
-    """Twice the size, then joined with the encoder's features of that size."""
+def _in_eights(channels: float) -> int:
+    """The nearest multiple of 8 that removes at most a tenth, as in the original implementation."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * channels else rounded
 
-    def __init__(self, inputs: int, skip: int, middle: int, outputs: int, norm: bool) -> None:
+
+class Up(nn.Module):
+    """Doubles the resolution, then joins with the encoder's features of that resolution."""
+
+    def __init__(self, inputs: int, skip: int, outputs: int, norm: bool) -> None:
         super().__init__()
+        middle = outputs // 2
         self.reduce = _conv(inputs, middle, norm)
         self.join = nn.Sequential(_conv(skip + middle, outputs, norm), _conv(outputs, outputs, norm))
 
@@ -159,8 +177,23 @@ class Up(nn.Module):
         return joined
 
 
+class LeanUp(nn.Module):
+    """Like `Up` at a quarter of the cost: 1x1 convolutions before upsampling, a sum, depthwise 5x5 convolutions."""
+
+    def __init__(self, inputs: int, skip: int, outputs: int) -> None:
+        super().__init__()
+        self.reduce = _conv_bn(inputs, outputs, 1, act=False)
+        self.lateral = _conv_bn(skip, outputs, 1, act=False)
+        self.join = nn.Sequential(*(InvertedResidual(outputs, outputs, 5, 1, expand=1) for _ in range(2)))
+
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        x = functional.interpolate(self.reduce(x), scale_factor=2.0, mode="bilinear", align_corners=False)
+        joined: Tensor = self.join(x + self.lateral(skip))
+        return joined
+
+
 def _conv(inputs: int, outputs: int, norm: bool) -> nn.Module:
-    """A 3x3 convolution; batch norm only beside an encoder that has it (the paper's has none)."""
+    """A 3x3 convolution; with batch norm where the encoder has it (the paper's VGG-16 has none)."""
     if norm:
         return Normed(
             nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
@@ -170,30 +203,59 @@ def _conv(inputs: int, outputs: int, norm: bool) -> nn.Module:
     return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(inplace=True))
 
 
+class FamiliarityHead(nn.Module):
+    """How much each cell looks like the training images: 0 (strange) to 1 (familiar), from the deepest features."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, channels: int, hidden: int, cell: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(channels, 1, 1))
+        self.register_buffer("std", torch.ones(channels, 1, 1))
+        self.inner = nn.Conv2d(channels, hidden, 1)
+        self.outer = nn.Conv2d(hidden, 1, 1)
+        self.enlarge = DEEPEST_STRIDE // cell
+
+    def logits(self, features: Tensor) -> Tensor:
+        """[n, channels, rows, columns] at stride 32 -> [n, rows, columns]."""
+        x: Tensor = self.outer(functional.relu(self.inner((features - self.mean) / self.std)))
+        return x[:, 0]
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[n, channels, rows, columns] at stride 32 -> [n, rows, columns] of cells."""
+        chance = self.logits(features).sigmoid()[:, None]
+        return functional.interpolate(chance, scale_factor=float(self.enlarge), mode="nearest")[:, 0]
+
+
 class UEPNet(nn.Module):
     def __init__(self, layout: Layout) -> None:
         super().__init__()
         self.layout = layout
-        light = layout.encoder == "efficientnet-lite0"
-        self.encoder = EfficientNetLite0() if light else Vgg16()
+        light = layout.encoder in LITE
+        self.encoder = EfficientNetLite(*LITE[layout.encoder]) if light else Vgg16()
         width = layout.width
         skips = list(self.encoder.channels)  # strides 8, 16, 32
         deepest = skips.pop()
         inputs = [deepest, width]
-        # The decoder climbs from stride 32 to the cell's: two steps for cells of 8, one for 16, none for 32.
+        # The decoder upsamples from stride 32 to the cell size: two steps for cells of 8, one for 16, none for 32.
         steps = {8: 2, 16: 1, 32: 0}[layout.cell]
         self.ups = nn.ModuleList(
-            Up(inputs[step], skips[-1 - step], width // 2, width, norm=light) for step in range(steps)
+            LeanUp(inputs[step], skips[-1 - step], width)
+            if layout.decoder == "lean"
+            else Up(inputs[step], skips[-1 - step], width, norm=light)
+            for step in range(steps)
         )
         last = width if steps else deepest
         self.heads = nn.ModuleList(
             nn.Sequential(nn.Conv2d(last, width, 1), nn.ReLU(inplace=True), nn.Conv2d(width, classes, 1))
             for classes in layout.classes
         )
+        self.familiarity: FamiliarityHead | None = None  # fitted after training (training/familiarity.py)
         self._initialise(light)
 
     def _initialise(self, light: bool) -> None:
-        """The paper's N(0, 0.01) and zero biases; the light network's inner layers start by Kaiming's rule."""
+        """N(0, 0.01) and zero biases, as in the paper; Kaiming initialisation for inner layers of the light network."""
         for part in (self.ups, self.heads):
             for layer in part.modules():
                 if isinstance(layer, nn.Conv2d):
@@ -205,7 +267,18 @@ class UEPNet(nn.Module):
                         nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        *skips, x = self.encoder(x)
+        return self._logits(self.encoder(x))
+
+    def with_familiarity(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
+        """The logits, and the familiarity of each cell [n, rows, columns]."""
+        if self.familiarity is None:
+            raise ValueError("the network has no familiarity head")
+        features = self.encoder(x)
+        return self._logits(features), self.familiarity(features[-1])
+
+    def _logits(self, features: list[Tensor]) -> list[Tensor]:
+        """`features`: the encoder's outputs at strides 8, 16 and 32."""
+        *skips, x = features
         for up, skip in zip(self.ups, reversed(skips), strict=False):
             x = up(x, skip)
         return [head(x) for head in self.heads]
@@ -213,29 +286,3 @@ class UEPNet(nn.Module):
 
 def build(layout: Layout) -> UEPNet:
     return UEPNet(layout)
-
-
-def encoder_weights(encoder: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """ImageNet weights under the key names of their origin -> our encoder's key names."""
-    if encoder == "vgg16":
-        return {key: value for key, value in state.items() if key.startswith("features.")}
-    if "_conv_stem.weight" not in state:  # already ours
-        return state
-    ours = _bn_and_conv(state, "_conv_stem", "_bn0", "stem")
-    repeats = [stage[-1] for stage in EfficientNetLite0._stages]
-    starts = [sum(repeats[:stage]) for stage in range(len(repeats) + 1)]
-    for stage, (start, end) in enumerate(pairwise(starts)):
-        for number in range(start, end):
-            old, new = f"_blocks.{number}.", f"stages.{stage}.{number - start}."
-            if f"{old}_expand_conv.weight" in state:
-                ours |= _bn_and_conv(state, f"{old}_expand_conv", f"{old}_bn0", f"{new}expand")
-            ours |= _bn_and_conv(state, f"{old}_depthwise_conv", f"{old}_bn1", f"{new}depthwise")
-            ours |= _bn_and_conv(state, f"{old}_project_conv", f"{old}_bn2", f"{new}project")
-    return ours
-
-
-def _bn_and_conv(state: dict[str, Tensor], conv: str, norm: str, ours: str) -> dict[str, Tensor]:
-    renamed = {f"{ours}.conv.weight": state[f"{conv}.weight"]}
-    for part in ("weight", "bias", "running_mean", "running_var"):
-        renamed[f"{ours}.bn.{part}"] = state[f"{norm}.{part}"]
-    return renamed

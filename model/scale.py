@@ -1,6 +1,7 @@
-"""An image at another size, whole or in parts: what a network gets that counts at a scale of its own."""
+"""Resize an image, whole or in parts: the only place that makes the pixels for the network."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +10,9 @@ from PIL import Image
 Pixels = NDArray[np.uint8]  # [height, width, 3]
 Box = tuple[int, int, int, int]  # x, y, width, height
 
-# Of all resizing, in training as well. Pillow widens it when it shrinks, so fine detail does not turn into noise.
+# The filter of all resizing, also in training. Pillow widens it when shrinking, which avoids aliasing.
 FILTER = Image.Resampling.BICUBIC
+MAX_SOURCE_PIXELS = 16_000_000
 
 
 def scaled_size(width: int, height: int, scale: float) -> tuple[int, int]:
@@ -18,18 +20,31 @@ def scaled_size(width: int, height: int, scale: float) -> tuple[int, int]:
 
 
 def resized(image: Pixels, scale: float) -> Pixels:
-    """The image as the network gets it."""
+    """The image resized for the network."""
     size = scaled_size(image.shape[1], image.shape[0], scale)
     return image if scale == 1 else resized_part(image, size, (0, 0, *size))
 
 
 def resized_part(image: Pixels, size: tuple[int, int], box: Box) -> Pixels:
-    """The pixels within `box` of the image resized to `size` (width, height); the rest of it is not made."""
+    """The pixels within `box` of the image resized to `size` (width, height); the rest of it is not made.
+
+    Pillow needs four bytes a pixel: a part that comes from very many pixels is made in strips.
+    """
     x, y, width, height = box
     left, right, columns = _source(x, width, size[0], image.shape[1])
-    top, bottom, rows = _source(y, height, size[1], image.shape[0])
-    part = Image.fromarray(image[rows, columns])
-    return np.asarray(part.resize((width, height), FILTER, box=(left, top, right, bottom)))
+    strips = []
+    for start, length in _strips(y, height, (columns.stop - columns.start) * image.shape[0] / size[1]):
+        top, bottom, rows = _source(start, length, size[1], image.shape[0])
+        part = Image.fromarray(image[rows, columns])
+        strips.append(np.asarray(part.resize((width, length), FILTER, box=(left, top, right, bottom))))
+    return strips[0] if len(strips) == 1 else np.concatenate(strips)
+
+
+def _strips(start: int, length: int, pixels_a_row: float) -> Iterator[tuple[int, int]]:
+    """(start, length) of strips of rows that come from no more than MAX_SOURCE_PIXELS each, as nearly as rows allow."""
+    rows = max(1, int(MAX_SOURCE_PIXELS / pixels_a_row))
+    for first in range(0, length, rows):
+        yield start + first, min(rows, length - first)
 
 
 def _source(start: int, length: int, resized_side: int, side: int) -> tuple[float, float, slice]:

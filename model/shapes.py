@@ -1,4 +1,4 @@
-"""The shape policy: which shapes of tiles and batches reach the device."""
+"""The shape policy: the shapes of tiles and batches that the device gets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ MAX_BATCH_PIXELS = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ShapePolicy:
-    """The CPU takes every tile as it is, one at a time. CUDA pays for each new shape: there sides are rounded
-    up to a few buckets, and only tiles of one bucket share a batch, itself of a few sizes and so many pixels.
+    """On the CPU every tile runs alone in its own shape. On a GPU each new shape is expensive: sides are rounded up
+    to a few buckets, and tiles of one bucket share a batch of bounded size and pixels.
     """
 
-    sides: tuple[int, ...] = ()  # rising; empty: exact shapes
+    sides: tuple[int, ...] = ()  # increasing; empty: exact shapes
     batch_sizes: tuple[int, ...] = (1,)
     max_pixels: int = MAX_BATCH_PIXELS
 
     @classmethod
-    def for_cuda(cls, tile: int, max_batch: int, max_pixels: int = MAX_BATCH_PIXELS) -> Self:
+    def bucketed(cls, tile: int, max_batch: int, max_pixels: int = MAX_BATCH_PIXELS) -> Self:
         sides = (*range(256, tile, 256), tile)
         sizes = tuple(size for size in (1, 2, 4, 8, 16, 32) if size <= max_batch)
         return cls(sides, sizes, max_pixels)
@@ -28,21 +28,21 @@ class ShapePolicy:
         return self._side(height), self._side(width)
 
     def batch_size(self, tiles: int) -> int:
-        """The smallest batch that holds so many tiles."""
+        """The smallest batch size for this number of tiles."""
         return next(size for size in self.batch_sizes if size >= tiles)
 
     def most_tiles(self, height: int, width: int) -> int:
-        """The largest batch of a padded shape: the pixels bound the device's memory; one tile always runs."""
+        """The largest batch size for a padded shape, limited by pixels to bound memory; at least 1."""
         fitting = [size for size in self.batch_sizes if size * height * width <= self.max_pixels]
         return fitting[-1] if fitting else 1
 
     def warm_up_shapes(self, tile: int) -> Iterator[tuple[int, int, int]]:
-        """(n, height, width) of every bucket, the largest first so that memory is claimed once."""
+        """(n, height, width) of every bucket, the largest first, so that memory is allocated once."""
         sides = self.sides[::-1] or (min(tile, 256),)
         for size, height, width in product(self.batch_sizes[::-1], sides, sides):
             if size <= self.most_tiles(height, width):
                 yield size, height, width
 
     def _side(self, side: int) -> int:
-        # A tile larger than the artifact's (nobody cuts one) runs in its own shape rather than not at all.
+        # A tile larger than the largest bucket runs in its own shape.
         return next((bucket for bucket in self.sides if bucket >= side), side)

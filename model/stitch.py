@@ -1,4 +1,4 @@
-"""The maps of an image's windows -> the maps of the image: each window gives the cells it owns."""
+"""Maps of windows -> maps of the image: each window contributes the cells that it owns."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,9 +10,9 @@ from uepnet.model.tiling import Window
 
 
 def stitch(windows: Sequence[Window], maps: Iterable[Maps], cells_shape: tuple[int, int]) -> Maps:
-    """One answer a window, in the windows' order; cells_shape is the image's (rows, columns).
+    """`answers` holds one item per window, in the order of the windows; cells_shape is (rows, columns) of the image.
 
-    Answers are taken one by one and dropped once copied, so that memory stays that of one batch.
+    Answers are consumed one by one and released once copied, so that memory stays at that of one batch.
     """
     answers = iter(maps)
     whole: Maps | None = None
@@ -32,8 +32,9 @@ def stitch(windows: Sequence[Window], maps: Iterable[Maps], cells_shape: tuple[i
 
 
 def _layers(maps: Maps) -> list[np.ndarray]:
-    """The maps that are there, in a fixed order."""
-    return [*maps.classes, *(layer for layer in (maps.counts, maps.variance) if layer is not None)]
+    """The existing maps, in a fixed order."""
+    layers = (maps.counts, maps.variance, maps.familiarity)
+    return [*maps.classes, *(layer for layer in layers if layer is not None)]
 
 
 def _empty(like: Maps, shape: tuple[int, int]) -> Maps:
@@ -41,6 +42,7 @@ def _empty(like: Maps, shape: tuple[int, int]) -> Maps:
         classes=tuple(np.zeros(shape, np.uint8) for _ in like.classes),
         counts=None if like.counts is None else np.zeros(shape, np.float32),
         variance=None if like.variance is None else np.zeros(shape, np.float32),
+        familiarity=None if like.familiarity is None else np.zeros(shape, np.float32),
     )
 
 

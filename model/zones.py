@@ -5,25 +5,30 @@ Zones come as JSON:
     {"zones": [{"name": "gate", "units": "fractions", "polygon": [[0.1, 0.2], [0.5, 0.2], [0.3, 0.9]]}]}
 
 `units` is "pixels" (the default) or "fractions" of the frame's width and height; x runs right, y runs down. A
-zone may reach past the frame, and is cut there; zones may overlap. A polygon must not cross or touch itself.
-A cell on a zone's edge counts by the share of its area that the zone covers.
+zone may reach past the frame and is cut off there; zones may overlap. A polygon must not cross or touch itself.
+A person is counted where the head is. A cell on a zone's edge counts by the share of its area that the zone covers.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from uepnet.model.decode import cell_extents
 from uepnet.model.errors import ZoneError
+from uepnet.model.validation import first_complaint
 
 MAX_ZONES = 64
 MAX_POINTS = 256
+MIN_PIXELS = 2.0  # a zone in pixels within this corner holds no head: its points are fractions
+FRACTIONS = (-1.0, 2.0)  # a zone may reach past the frame, but 60 is not a fraction
+MAX_OUTLINE = 16_000_000  # pixels, of all zones together: their counting takes time and memory for each cell on the way
 
 Coordinate = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 Points = NDArray[np.float64]  # [points, 2] as x, y
@@ -36,12 +41,23 @@ class Zone(BaseModel):
     polygon: tuple[tuple[Coordinate, Coordinate], ...]
     units: Literal["pixels", "fractions"] = "pixels"
 
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            field, complaint = first_complaint(error)
+            raise ZoneError(f"The zone is wrong at {field or 'the start'}: {complaint}.") from None
+
+    # A zone that is read from a file is checked as a part of it, so that the place in the file is told.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
     @model_validator(mode="after")
     def check(self) -> Self:
-        # ZoneError is no ValueError, so it passes through pydantic as it is, to be shown.
+        # ZoneError is not a ValueError, so pydantic passes it on unchanged.
         if len(self.polygon) > MAX_POINTS:
             raise ZoneError(f'Zone "{self.name}" has {len(self.polygon)} points; at most {MAX_POINTS} are allowed.')
         points = _distinct(np.array(self.polygon, dtype=np.float64).reshape(-1, 2))
+        self._check_units(points)
         if len(points) < 3:
             raise ZoneError(f'Zone "{self.name}" needs at least 3 different points.')
         if not _side(points[0], points[1], points).any():
@@ -50,6 +66,21 @@ class Zone(BaseModel):
             raise ZoneError(f'Zone "{self.name}" crosses or touches itself: list its corners in order.')
         return self
 
+    def _check_units(self, points: Points) -> None:
+        """Points in the wrong units would be counted without a warning, as nobody or as everybody."""
+        low, high = FRACTIONS
+        outside = points[(points < low) | (points > high)]
+        if self.units == "fractions" and len(outside):
+            raise ZoneError(
+                f'Zone "{self.name}" has the fraction {outside[0]:g}; fractions of the frame run from 0 to 1 '
+                "(0.6 is 60 %)."
+            )
+        if self.units == "pixels" and len(points) and (np.abs(points) <= MIN_PIXELS).all():
+            raise ZoneError(
+                f'Zone "{self.name}" is smaller than {MIN_PIXELS:g} x {MIN_PIXELS:g} pixels: if its points are '
+                'fractions of the frame, add "units": "fractions".'
+            )
+
     def in_pixels(self, width: int, height: int) -> Points:
         """The corners [points, 2] in pixels of a frame, not yet cut at its edges."""
         points = _distinct(np.array(self.polygon, dtype=np.float64))
@@ -57,9 +88,19 @@ class Zone(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """The true count lies within [low, high] in a share `level` of images."""
+
+    low: float
+    high: float
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
 class ZoneCount:
     name: str
     count: float
+    range: Range | None = None  # None where the model has no calibration
 
 
 class _File(BaseModel):
@@ -70,7 +111,7 @@ class _File(BaseModel):
     @field_validator("zones", mode="before")
     @classmethod
     def check_number(cls, zones: object) -> object:
-        """Before any polygon is looked at: each costs milliseconds."""
+        """Before any polygon is checked, which takes milliseconds each."""
         if isinstance(zones, list):
             _check_number(len(zones))
         return zones
@@ -78,43 +119,88 @@ class _File(BaseModel):
 
 def load_zones(source: str | Path) -> tuple[Zone, ...]:
     """Zones from JSON text, or from a file where a Path is given."""
+    if not isinstance(source, str | Path):
+        raise ZoneError(f"load_zones takes the Path of a file, or JSON text, not {type(source).__name__}.")
+    if isinstance(source, str) and source.rstrip().lower().endswith(".json"):
+        raise ZoneError(f'"{source}" is the name of a file, not JSON text: pass it as a Path.')
     try:
-        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+        text = _text(source) if isinstance(source, Path) else source
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ZoneError(f"The zones cannot be read from {source}: {reason}.") from None
+    try:
         zones = _File.model_validate_json(text).zones
-    except (OSError, UnicodeDecodeError):
-        raise ZoneError(f"The zones cannot be read from {source}.") from None
     except ValidationError as error:
-        complaint = error.errors()[0]
-        field = ".".join(str(part) for part in complaint["loc"])
-        raise ZoneError(f"The zones are wrong at {field or 'their start'}: {complaint['msg']}.") from None
+        field, complaint = first_complaint(error)
+        raise ZoneError(f"The zones are wrong at {field or 'the start'}: {complaint}.") from None
     _check_names(zones)
     return zones
 
 
+def zone_list(zones: object) -> tuple[Zone, ...]:
+    """The zones that a caller passes, of any iterable; a sentence for anything else."""
+    found = tuple(zones) if isinstance(zones, Iterable) and not isinstance(zones, str | bytes | Zone) else None
+    wrong = zones if found is None else next((zone for zone in found if not isinstance(zone, Zone)), None)
+    if isinstance(zones, Zone):
+        raise ZoneError(f'Zones are a list: put the zone "{zones.name}" into one.')
+    if found is None or wrong is not None:
+        raise ZoneError(
+            f"Zones are a list of Zone, not {type(wrong).__name__}: make each with Zone(...), or read a file with "
+            "load_zones(Path(...))."
+        )
+    return found
+
+
+def _text(path: Path) -> str:
+    if path.exists() and not path.is_file() and not str(path).startswith("/dev/fd/"):  # such as <(command)
+        raise ZoneError(f"The zones cannot be read from {path}: it is not a file.")
+    return path.read_text(encoding="utf-8")
+
+
 def check_zones(zones: Sequence[Zone], width: int, height: int) -> None:
-    """All that can be wrong with zones of a frame, found before anything is counted."""
+    """Refuse zones that do not fit a frame, before anything is counted."""
     _check_names(zones)
+    length = 0.0
     for zone in zones:
-        _corners(zone, width, height)
+        corners = corners_inside(zone, width, height)
+        length += float(np.abs(np.diff(corners, axis=0, append=corners[:1])).sum())
+    if length > MAX_OUTLINE:
+        raise ZoneError(
+            f"The outlines of the zones are {length:,.0f} pixels long; at most {MAX_OUTLINE:,} are allowed."
+        )
 
 
 def zone_counts(
-    count_map: NDArray[np.float32], zones: Sequence[Zone], width: int, height: int, cell: int = 8
+    count_map: NDArray[np.float32], zones: Sequence[Zone], width: int, height: int, cell: int
 ) -> tuple[ZoneCount, ...]:
     """People in each zone of a frame, in the zones' order."""
     _check_names(zones)
     return tuple(ZoneCount(zone.name, float((count_map * covered(zone, width, height, cell)).sum())) for zone in zones)
 
 
-def covered(zone: Zone, width: int, height: int, cell: int = 8) -> Points:
+def covered(zone: Zone, width: int, height: int, cell: int) -> Points:
     """The share of each cell's area that a zone covers, [rows, columns] in 0 ... 1.
 
     A cell cut by the image's right or bottom edge is as large as its part inside the image.
     """
     rows, columns = cell_extents(height, cell), cell_extents(width, cell)
-    areas = np.abs(_cell_areas(_corners(zone, width, height) / cell, len(rows), len(columns)))
+    areas = np.abs(_cell_areas(corners_inside(zone, width, height) / cell, len(rows), len(columns)))
     shares: Points = np.minimum(areas / (np.outer(rows, columns) / cell**2), 1.0)
     return shares
+
+
+def blacked_out(image: NDArray[np.uint8], masks: Sequence[Zone]) -> NDArray[np.uint8]:
+    """The image [height, width, 3] with all pixels black that the masks touch; the image itself stays as it is."""
+    if not masks:
+        return image
+    height, width = image.shape[:2]
+    picture = Image.fromarray(image)
+    draw = ImageDraw.Draw(picture)
+    for mask in masks:
+        # The outline is two pixels wide: a polygon's own edge pixels are left to the drawing library.
+        corners = [(float(x), float(y)) for x, y in mask.in_pixels(width, height)]
+        draw.polygon(corners, fill=(0, 0, 0), outline=(0, 0, 0), width=2)
+    return np.asarray(picture)
 
 
 def _check_number(zones: int) -> None:
@@ -126,10 +212,10 @@ def _check_names(zones: Sequence[Zone]) -> None:
     _check_number(len(zones))
     for name, times in Counter(zone.name for zone in zones).items():
         if times > 1:
-            raise ZoneError(f'There are {times} zones with the name "{name}"; each needs its own.')
+            raise ZoneError(f'There are {times} zones with the name "{name}"; names must be unique.')
 
 
-def _corners(zone: Zone, width: int, height: int) -> Points:
+def corners_inside(zone: Zone, width: int, height: int) -> Points:
     """The corners [points, 2] in pixels of the part of a zone that lies inside the frame."""
     corners = _clip(zone.in_pixels(width, height), width, height)
     if abs(_area(corners)) < 1e-9:
@@ -175,7 +261,7 @@ def _crossings(start: Points, way: Points) -> tuple[NDArray[np.int64], Points]:
 
 
 def _clip(corners: Points, width: int, height: int) -> Points:
-    """Cut a polygon at the frame's four edges, one after the other (Sutherland and Hodgman)."""
+    """Clip a polygon at the frame's four edges, one after the other (Sutherland-Hodgman)."""
     for axis, limit, sign in ((0, 0, 1), (0, width, -1), (1, 0, 1), (1, height, -1)):
         depth = sign * (corners[:, axis] - limit)  # inside where it is >= 0
         kept: list[Points] = []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from toy import HEADS, toy_artifact
+from support.toy import HEADS, toy_artifact, toy_model
 
 from uepnet.model.artifact import (
     FILE,
@@ -19,8 +19,10 @@ from uepnet.model.artifact import (
     Normalisation,
     Parity,
     Tiling,
+    model_directory,
 )
 from uepnet.model.errors import ArtifactError
+from uepnet.model.runtime import Runtime
 
 FULL = toy_artifact(
     "expectation",
@@ -108,13 +110,16 @@ def head(borders: list[float], proxies: list[float]) -> list[dict[str, Any]]:
 
 
 CONTRADICTIONS = {
-    "unsorted borders": (changed(heads=head([0.1, 0.5, 0.4, 3], [0, 0.2, 0.5, 1, 4])), "heads.0: borders must rise"),
-    "equal borders": (changed(heads=head([0.1, 0.5, 0.5, 3], [0, 0.2, 0.5, 1, 4])), "heads.0: borders must rise"),
+    "unsorted borders": (
+        changed(heads=head([0.1, 0.5, 0.4, 3], [0, 0.2, 0.5, 1, 4])),
+        "heads.0: borders must increase",
+    ),
+    "equal borders": (changed(heads=head([0.1, 0.5, 0.5, 3], [0, 0.2, 0.5, 1, 4])), "heads.0: borders must increase"),
     "a negative border": (changed(heads=head([-1, 1, 2, 3], [0, 0.5, 1, 2, 4])), "heads.0: borders must be positive"),
-    "too few proxies": (changed(heads=head([0.1, 0.5, 1, 3], [0, 0.2, 0.5])), "heads.0: proxies must number one more"),
+    "too few proxies": (changed(heads=head([0.1, 0.5, 1, 3], [0, 0.2, 0.5])), "heads.0: there must be one proxy more"),
     "a background that counts": (
         changed(heads=head([0.1, 0.5, 1, 3], [0.05, 0.2, 0.5, 1, 4])),
-        "heads.0: proxies must start with 0",
+        "heads.0: the first proxy must be 0",
     ),
     "a proxy outside its interval": (
         changed(heads=head([0.1, 0.5, 1, 3], [0, 0.2, 2, 1, 4])),
@@ -123,17 +128,17 @@ CONTRADICTIONS = {
     "no heads": (changed(heads=[]), "heads must not be empty"),
     "heads that do not fit the layout": (changed(heads=[HEADS[0].model_dump(mode="json")]), "layout.classes"),
     "heads of a regression": (changed(decoding="regression"), "heads must be empty"),
-    "t_max below a border": (changed(t_max=1.0), "t_max 1 lies below the last border 4"),
+    "t_max below a border": (changed(t_max=1.0), "t_max 1 must be at least the last border 4"),
     "no standard deviation": (
         changed(normalisation={"mean": [0, 0, 0], "std": [1, 0, 1]}),
         "normalisation: std must be positive",
     ),
-    "a halo that eats its tile": (changed(tiling={"tile": 64, "halo": 32}), "tiling: halo 32 leaves nothing"),
+    "a halo that eats its tile": (changed(tiling={"tile": 64, "halo": 32}), "tiling: a halo of 32 leaves no cells"),
     "a halo whose cells eat its tile": (
         changed(
             layout={"encoder": "vgg16", "width": 512, "classes": [5, 6], "cell": 32}, tiling={"tile": 128, "halo": 40}
         ),
-        "tiling: halo 40, in whole cells of 32, leaves nothing",
+        "tiling: a halo of 40, rounded up to cells of 32, leaves no cells",
     ),
     "an odd tile": (changed(tiling={"tile": 100, "halo": 0}), "tiling.tile: "),
     "a range upside down": (
@@ -184,12 +189,12 @@ def test_a_newer_format_asks_for_an_upgrade_before_it_looks_at_fields() -> None:
 
 @pytest.mark.parametrize("text", ["{}", '{"format": "one"}', '{"format": 0}', '{"format": true}'])
 def test_an_unknown_format_says_which_one_is_read(text: str) -> None:
-    with pytest.raises(ArtifactError, match=f"this uepnet reads format {FORMAT}"):
+    with pytest.raises(ArtifactError, match="this uepnet reads formats 1 and 2"):
         Artifact.from_json(text)
 
 
 def test_what_is_no_object_or_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="must hold one JSON object"):
+    with pytest.raises(ArtifactError, match="must contain one JSON object"):
         Artifact.from_json("[]")
     (tmp_path / FILE).write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ArtifactError, match="cannot be read"):
@@ -197,11 +202,30 @@ def test_what_is_no_object_or_no_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_an_artifact_is_no_model_directory(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"is no model directory: it has no artifact\.json"):
+    with pytest.raises(ArtifactError, match=r"is not a model directory: it has no artifact\.json"):
         Artifact.load(tmp_path)
 
 
 def test_a_tiling_is_checked_on_its_own() -> None:
     assert Tiling(tile=1024, halo=496).halo == 496
-    with pytest.raises(ValidationError, match="leaves nothing"):
+    with pytest.raises(ValidationError, match="leaves no cells"):
         Tiling(tile=1024, halo=504)
+
+
+def test_format_1_still_loads_and_fits_its_graphs() -> None:
+    """The bundled model's file as format 1 wrote it: without layout.decoder."""
+    fields = json.loads(toy_artifact().to_json())
+    del fields["layout"]["decoder"]
+    old = Artifact.from_json(json.dumps(fields | {"format": 1}))
+    assert old.layout.decoder == "full" and old.format == FORMAT
+    assert old.inference_hash == toy_artifact().inference_hash
+    lean = old.model_copy(update={"layout": old.layout.model_copy(update={"decoder": "lean"})})
+    assert lean.inference_hash != old.inference_hash
+
+
+def test_a_run_that_has_a_model_directory_means_that_directory(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    toy_model(run / "model", version="inner")
+    assert model_directory(run) == run / "model"
+    assert model_directory(run / "model") == run / "model"
+    assert Runtime(run, device="cpu").artifact.version == "inner"

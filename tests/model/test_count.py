@@ -3,15 +3,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
-from toy import WHITE_COUNT, toy_artifact, toy_model
+from support.toy import WHITE_COUNT, toy_artifact, toy_model
 
-from uepnet.model.artifact import Artifact, Calibration, Head, Tiling
-from uepnet.model.count import Counter, Tile, count_image
-from uepnet.model.decode import Maps
-from uepnet.model.errors import ImageError, InferenceError, ZoneError
+from uepnet.model.artifact import Artifact, Calibration, Head, Scales, Tiling
+from uepnet.model.count import ScaleUse, Tile, count_image, look
+from uepnet.model.counter import Counter
+from uepnet.model.decode import Maps, regrid
+from uepnet.model.errors import Cancelled, ImageError, InferenceError, ZoneError
 from uepnet.model.intervals import classify
+from uepnet.model.passes import Size, first_size, next_size
+from uepnet.model.tiling import windows
 from uepnet.model.zones import Zone
 
 LEFT_HALF = Zone(name="left", units="fractions", polygon=((0, 0), (0.5, 0), (0.5, 1), (0, 1)))
@@ -232,3 +237,86 @@ def test_an_array_of_another_kind_is_refused(array: NDArray[np.uint8], tmp_path:
     counter = Counter(toy_model(tmp_path), device="cpu")
     with pytest.raises(ImageError, match=r"must be uint8 \[height, width, 3\], not "):
         counter.count(array)
+
+
+CHOSEN = Scales(first_side=128, block=16, halo=32, crowded=0.5, beside=0.3, least_people=0.1, empty_until=0.0)
+
+
+def crowd_in_a_corner(width: int, height: int) -> NDArray[np.uint8]:
+    image = np.zeros((height, width, 3), np.uint8)
+    image[: height // 4, : width // 4] = 255
+    return image
+
+
+@pytest.fixture(scope="module")
+def sharp() -> Iterator[None]:
+    """Drawn areas of one colour have no detail, and the passes would end early: these tests are about the passes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("uepnet.model.count.detail", lambda image, centres: 1.0)
+        yield
+
+
+@pytest.mark.usefixtures("sharp")
+def test_only_the_crowded_corner_is_counted_at_the_finest_scale() -> None:
+    artifact = toy_artifact("expectation", scales=CHOSEN)
+    runner = ToyRun(artifact)
+    count = count_image(crowd_in_a_corner(512, 512), artifact, runner)
+    assert [use.scale for use in count.scales] == [0.25, 0.5, 1.0, 2.0]
+    assert sum(use.share for use in count.scales) == pytest.approx(1)
+    assert count.scale_map is not None and count.scale_map.shape == count.count_map.shape
+    assert count.scale_map[0, 0] == 3 and count.scale_map[-1, -1] == 0
+    pixels = sum(height * width for height, width, _ in runner.shapes)
+    assert pixels < 0.4 * sum((512 * use.scale) ** 2 for use in count.scales)
+    # The toy counts five people in every white cell of any size: four times as many at twice the scale.
+    assert count.count_map[1:12, 1:12] == pytest.approx(4 * WHITE_COUNT, rel=0.05)
+    assert count.count_map[24:, 24:].max() == 0
+
+
+@pytest.mark.usefixtures("sharp")
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 400), st.integers(1, 400), st.integers(0, 2**32 - 1))
+def test_each_cell_is_what_its_pass_alone_would_count(width: int, height: int, seed: int) -> None:
+    """Nobody is lost or counted twice between passes: a cell's people are those of one pass over the whole image."""
+    rng = np.random.default_rng(seed)
+    coarse = rng.integers(0, 256, (rng.integers(1, 6), rng.integers(1, 6), 3), dtype=np.uint8)
+    image = np.array(Image.fromarray(coarse).resize((width, height), Image.Resampling.NEAREST))
+    artifact = toy_artifact("expectation", scales=CHOSEN.model_copy(update={"crowded": 2.0, "beside": 1.5}))
+    count = count_image(image, artifact, ToyRun(artifact))
+    assert count.scale_map is not None and count.scale_map.max() < len(count.scales)
+    assert count.count == pytest.approx(float(count.count_map.sum(dtype=np.float64)))
+    chosen = artifact.scales
+    assert chosen is not None
+    size: Size | None = first_size(width, height, chosen)
+    for index in range(len(count.scales)):
+        assert size is not None
+        alone = look(image, size, windows(*size, 256, 32, 8), artifact, ToyRun(artifact)).counts
+        whole = regrid(alone, (width, height), size, 8)
+        own = count.scale_map == index
+        assert count.count_map[own] == pytest.approx(whole[own], rel=0.02, abs=0.15)
+        size = next_size(size, width, height, chosen, detail=1.0)
+    again = count_image(image, artifact, ToyRun(artifact))
+    assert np.array_equal(again.count_map, count.count_map)
+
+
+def test_without_scales_the_answer_names_the_fixed_one() -> None:
+    artifact = toy_artifact("expectation", scale=1.5)
+    count = count_image(noise(100, 80), artifact, ToyRun(artifact))
+    assert count.scales == (ScaleUse(1.5, 1.0),)
+    assert count.scale_map is not None and not count.scale_map.any()
+
+
+@pytest.mark.usefixtures("sharp")
+def test_every_pass_runs_through_the_runner_it_was_given() -> None:
+    """So passes share a request's deadline and cancellation: the pass that meets it ends the count."""
+    artifact = toy_artifact("expectation", scales=CHOSEN)
+    runner, calls = ToyRun(artifact), []
+
+    def cancelled_later(tiles: Iterator[Tile]) -> Iterator[Maps]:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Cancelled("Nobody waits.")
+        return runner(tiles)
+
+    with pytest.raises(Cancelled):
+        count_image(crowd_in_a_corner(512, 512), artifact, cancelled_later)
+    assert len(calls) == 2

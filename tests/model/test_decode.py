@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy import HEADS, toy_artifact
+from support.toy import HEADS, toy_artifact
 
 from uepnet.model.decode import Maps, count_map, density_map, regrid
 from uepnet.model.tiling import cells_shape
@@ -60,7 +60,7 @@ def test_a_density_map_sums_to_the_count(width: int, height: int, cell: int, see
 
 
 def test_a_cell_cut_by_the_edge_spreads_over_what_is_left_of_it() -> None:
-    density = density_map(np.array([[64.0, 8.0]], np.float32), width=9, height=8)
+    density = density_map(np.array([[64.0, 8.0]], np.float32), width=9, height=8, cell=8)
     assert (density[:, :8] == 1).all()
     assert (density[:, 8] == 1).all()
 
@@ -89,12 +89,12 @@ def test_regridding_puts_nobody_where_nobody_is(width: int, height: int, scale: 
 @given(lengths, lengths, st.integers(0, 99))
 def test_regridding_to_the_same_size_changes_nothing(width: int, height: int, seed: int) -> None:
     counts = random_counts(width, height, 8, seed)
-    assert regrid(counts, (width, height), (width, height)) == pytest.approx(counts, abs=1e-5)
+    assert regrid(counts, (width, height), (width, height), 8) == pytest.approx(counts, abs=1e-5)
 
 
 def test_people_stay_where_they_are_when_regridded() -> None:
     counts = np.zeros((10, 20), np.float32)  # of the image at twice its size
     counts[4, 6], counts[5, 7] = 3, 1
-    regridded = regrid(counts, (80, 40), (160, 80))
+    regridded = regrid(counts, (80, 40), (160, 80), 8)
     assert regridded.shape == (5, 10)
     assert regridded[2, 3] == 4 and regridded.sum() == 4

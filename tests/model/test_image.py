@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
 from uepnet.model.errors import ImageError, ImageTooLarge
-from uepnet.model.image import load_image
+from uepnet.model.image import KEPT_BLOCKS, load_image
 
 # Red left, blue right, a green corner at the bottom left: tells all eight orientations apart.
 SCENE = np.zeros((16, 24, 3), np.uint8)
@@ -155,6 +155,15 @@ def test_thirty_two_bit_integers_count_as_sixteen_and_saturate() -> None:
     assert load_image(encode(Image.fromarray(grey), "TIFF"))[0, :, 1].tolist() == [0, 0, 255, 255]
 
 
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32])
+def test_eight_bits_in_sixteen_would_be_black_and_are_refused(dtype: Any) -> None:
+    data = encode(Image.fromarray(np.full((4, 4), 200, dtype)), "TIFF")
+    with pytest.raises(ImageError, match="no value above 255: save it with 8 bits"):
+        load_image(data)
+    black = encode(Image.fromarray(np.zeros((4, 4), dtype)), "TIFF")
+    assert load_image(black).max() == 0
+
+
 def test_floating_point_samples_are_a_clear_error() -> None:
     data = encode(Image.fromarray(np.ones((4, 4), np.float32)), "TIFF")
     with pytest.raises(ImageError, match="floating-point samples: save it with 8 or 16 bits"):
@@ -169,9 +178,9 @@ def test_an_animation_is_its_first_frame(kind: str) -> None:
 
 
 def test_the_limit_holds_before_pixels_are_decoded() -> None:
-    with pytest.raises(ImageTooLarge, match="9000 x 8000 pixels; at most 50000000"):
+    with pytest.raises(ImageTooLarge, match="9000 x 8000 pixels; the limit is 50 megapixels"):
         load_image(png_header(9000, 8000))
-    with pytest.raises(ImageTooLarge, match="at most 383 pixels"):
+    with pytest.raises(ImageTooLarge, match="the limit is 383 pixels"):
         load_image(encode(Image.fromarray(SCENE), "PNG"), max_pixels=SCENE.shape[0] * SCENE.shape[1] - 1)
     assert load_image(encode(Image.fromarray(SCENE), "PNG"), max_pixels=16 * 24).shape == SCENE.shape
 
@@ -182,14 +191,14 @@ def test_a_decompression_bomb_is_refused_without_a_warning(width: int, height: i
     path.write_bytes(png_header(width, height))
     script = (
         "import sys, pathlib\n"
-        "from uepnet.model.image import load_image, ImageTooLarge\n"
+        "from uepnet.model.image import KEPT_BLOCKS, load_image, ImageTooLarge\n"
         "try: load_image(pathlib.Path(sys.argv[1]))\n"
         "except ImageTooLarge as error: sys.stdout.write(str(error))\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", script, str(path)], capture_output=True, text=True, check=True
     )
-    assert "50000000" in done.stdout
+    assert "50 megapixels" in done.stdout
     assert done.stderr == ""
 
 
@@ -249,3 +258,38 @@ def test_a_damaged_file_gives_pixels_or_an_image_error(name: str, damage: list[t
         assert str(error).endswith(".")
     else:
         assert image.ndim == 3 and image.shape[2] == 3 and image.size > 0
+
+
+def test_the_memory_of_images_is_used_again() -> None:
+    content = encode(Image.new("RGB", (640, 480), "grey"), "JPEG")
+    load_image(content)
+    before = Image.core.get_stats()["reused_blocks"]
+    for _ in range(3):
+        load_image(content)
+    assert Image.core.get_stats()["reused_blocks"] >= before + 3
+    assert Image.core.get_stats()["blocks_cached"] <= KEPT_BLOCKS
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "1", "I;16", "CMYK"])
+def test_pixels_are_the_same_in_strips(monkeypatch: pytest.MonkeyPatch, mode: str, orientation: int) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (23, 17, 3), dtype=np.uint8)
+    deep = Image.fromarray(noise[..., 0].astype(np.uint16) * 257)
+    picture = deep if mode == "I;16" else Image.fromarray(noise).convert(mode)
+    data = encode(picture, "TIFF" if mode == "CMYK" else "PNG", exif=exif(orientation))
+    whole = load_image(data)
+    monkeypatch.setattr("uepnet.model.image.STRIP_PIXELS", 40)
+    assert np.array_equal(load_image(data), whole)
+    if mode != "I;16":  # which Pillow does not scale
+        upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+        opaque = Image.new("RGBA", upright.size, "white")
+        opaque.alpha_composite(upright.convert("RGBA"))
+        assert np.array_equal(whole, np.asarray(opaque.convert("RGB")))
+
+
+def test_a_dark_strip_of_a_deep_image_is_no_reason_to_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = np.zeros((40, 17), np.uint16)
+    deep[:20], deep[20:] = 7, 65535
+    monkeypatch.setattr("uepnet.model.image.STRIP_PIXELS", 40)
+    pixels = load_image(encode(Image.fromarray(deep), "PNG"))
+    assert (pixels[:20] == 0).all() and (pixels[20:] == 255).all()

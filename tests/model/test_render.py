@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from uepnet.model.count import Count, Range
-from uepnet.model.render import encode_png, heat_map, overlay, scale_top
+from uepnet.model.image import encode_png
+from uepnet.model.render import heat_map, overlay, scale_top
 from uepnet.model.tiling import cells_shape
 from uepnet.model.zones import Zone, zone_counts
 
@@ -20,13 +21,13 @@ def photo(width: int, height: int) -> NDArray[np.uint8]:
 
 def counted(width: int, height: int, zones: tuple[Zone, ...] = (), ranged: bool = True) -> Count:
     """A crowd in the upper left quarter of the cells, nobody elsewhere."""
-    rows, columns = cells_shape(width, height)
+    rows, columns = cells_shape(width, height, 8)
     counts = np.zeros((rows, columns), np.float32)
     counts[: (rows + 1) // 2, : (columns + 1) // 2] = 0.5
     total = float(counts.sum())
     around = Range(total * 0.9, total * 1.2, 0.9) if ranged else None
-    people = zone_counts(counts, zones, width, height)
-    return Count(total, around, counts, width, height, people, 0.0, ())
+    people = zone_counts(counts, zones, width, height, 8)
+    return Count(total, around, counts, width, height, people, 0.0, (), 8)
 
 
 def lightness(colours: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -38,7 +39,7 @@ def lightness(colours: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 def test_colours_brighten_evenly_so_that_they_can_be_read_in_grey() -> None:
     shares = np.linspace(0, 1, 33, dtype=np.float32) ** 2  # colours follow the root of the count
-    bright = lightness(heat_map(shares[None], 33 * 8, 8, top=1.0)[0, ::8])
+    bright = lightness(heat_map(shares[None], 33 * 8, 8, 8, top=1.0)[0, ::8])
     steps = np.diff(bright)
     assert bright[0] < 15 and bright[-1] > 85
     assert steps.min() > 0 and steps.max() < 2 * steps.mean()
@@ -46,17 +47,25 @@ def test_colours_brighten_evenly_so_that_they_can_be_read_in_grey() -> None:
 
 def test_a_heat_map_has_the_image_size_and_one_colour_a_cell() -> None:
     counts = np.array([[0.0, 1.0], [0.25, 0.5]], np.float32)
-    picture = heat_map(counts, width=13, height=10)
+    picture = heat_map(counts, width=13, height=10, cell=8)
     assert picture.shape == (10, 13, 3) and picture.dtype == np.uint8
     for rows, columns in ((slice(0, 8), slice(0, 8)), (slice(0, 8), slice(8, 13)), (slice(8, 10), slice(8, 13))):
         assert len(np.unique(picture[rows, columns].reshape(-1, 3), axis=0)) == 1
     assert not np.array_equal(picture[0, 0], picture[0, 12])
 
 
+def test_cells_are_drawn_at_the_size_that_they_have() -> None:
+    counts = np.array([[0.0, 1.0], [0.25, 0.5]], np.float32)
+    drawn = heat_map(counts, width=30, height=20, cell=16)
+    assert drawn.shape == (20, 30, 3)
+    assert len({tuple(colour) for colour in drawn[:16, :16].reshape(-1, 3)}) == 1
+    assert not np.array_equal(drawn[0, 15], drawn[0, 16])
+
+
 def test_with_a_fixed_top_a_colour_means_the_same_in_every_frame() -> None:
     quiet, busy = np.array([[0.3, 0.4]], np.float32), np.array([[0.3, 2.0]], np.float32)
-    same = [heat_map(counts, 16, 8, top=2.0)[0, 0].tolist() for counts in (quiet, busy)]
-    own = [heat_map(counts, 16, 8)[0, 0].tolist() for counts in (quiet, busy)]
+    same = [heat_map(counts, 16, 8, 8, top=2.0)[0, 0].tolist() for counts in (quiet, busy)]
+    own = [heat_map(counts, 16, 8, 8)[0, 0].tolist() for counts in (quiet, busy)]
     assert same[0] == same[1] and own[0] != own[1]
 
 
@@ -103,7 +112,7 @@ def test_a_zone_is_outlined_and_labelled_with_its_count() -> None:
     assert changed[90, 130:290].all() and changed[100:180, 300].all()
     assert changed[130:150, 190:230].mean() > 0.5  # the label
     assert not changed[:80].any() and not changed[:, :100].any()
-    more = replace(count, zones=zone_counts(count.count_map * 3, [zone], 320, 200))
+    more = replace(count, zones=zone_counts(count.count_map * 3, [zone], 320, 200, 8))
     assert not np.array_equal(overlay(image, more, [zone])[:200], drawn)
 
 
@@ -130,7 +139,7 @@ def test_the_image_itself_is_never_drawn_upon() -> None:
 
 def test_an_empty_scene_has_a_picture() -> None:
     image = photo(64, 64)
-    nobody = Count(0.0, None, np.zeros((8, 8), np.float32), 64, 64, (), 0.0, ())
+    nobody = Count(0.0, None, np.zeros((8, 8), np.float32), 64, 64, (), 0.0, (), 8)
     assert np.array_equal(overlay(image, nobody)[:64, :64], image)
 
 
@@ -139,3 +148,10 @@ def test_png_bytes_give_the_picture_back() -> None:
     data = encode_png(picture)
     assert data.startswith(b"\x89PNG")
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), picture)
+
+
+@pytest.mark.parametrize("size", [(203, 117), (7, 5), (64, 64)])
+def test_an_overlay_is_the_same_in_strips(monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]) -> None:
+    whole = overlay(photo(*size), counted(*size))
+    monkeypatch.setattr("uepnet.model.render.STRIP_PIXELS", 3000)
+    assert np.array_equal(overlay(photo(*size), counted(*size)), whole)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uepnet.model.resize import resized, resized_part, scaled_size
+from uepnet.model.scale import resized, resized_part, scaled_size
 from uepnet.model.tiling import cut, padded, windows
 
 # Pillow rounds after each axis, and which comes first depends on the sizes: half a level, grown by the second axis'
@@ -40,8 +40,15 @@ def test_tiles_of_a_resized_image_are_those_of_the_image_resized_whole(scale: fl
     image = noise(500, 300)
     size = scaled_size(500, 300, scale)
     whole = resized(image, scale)
-    places = windows(*size, tile=160, halo=16)
+    places = windows(*size, tile=160, halo=16, cell=8)
     assert len(places) > 1
     for window in places:
         tile = padded(resized_part(image, size, window.within(*size)), window, (1, 2, 3))
         assert np.abs(tile.astype(int) - cut(whole, window, (1, 2, 3))).max() <= ROUNDING
+
+
+def test_a_part_of_very_many_pixels_is_made_in_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = noise(400, 300)
+    whole = resized(image, 0.5)
+    monkeypatch.setattr("uepnet.model.scale.MAX_SOURCE_PIXELS", 20_000)
+    assert np.abs(resized(image, 0.5).astype(int) - whole).max() <= ROUNDING

@@ -9,8 +9,8 @@ from uepnet.model.stitch import stitch
 from uepnet.model.tiling import Window, cells_shape, windows
 
 SIZE = (300, 130)
-PLACES = windows(*SIZE, tile=128, halo=16)
-SHAPE = cells_shape(*SIZE)
+PLACES = windows(*SIZE, tile=128, halo=16, cell=8)
+SHAPE = cells_shape(*SIZE, 8)
 
 
 def answer(window: Window, value: int) -> Maps:
@@ -34,9 +34,9 @@ def test_every_map_takes_each_cell_from_its_owner() -> None:
 
 
 def test_cells_of_the_padding_are_dropped() -> None:
-    (window,) = windows(9, 17, tile=64, halo=0)
+    (window,) = windows(9, 17, tile=64, halo=0, cell=8)
     classes = np.arange(16, dtype=np.uint8).reshape(4, 4)
-    whole = stitch([window], [Maps((classes,))], cells_shape(9, 17))
+    whole = stitch([window], [Maps((classes,))], cells_shape(9, 17, 8))
     assert np.array_equal(whole.classes[0], classes[:3, :2])
     assert whole.counts is None and whole.variance is None
 

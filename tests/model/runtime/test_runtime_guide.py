@@ -2,15 +2,15 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
 from uepnet.cli import build_parser
 from uepnet.model.artifact import Artifact
 from uepnet.model.runtime import BUNDLED, LIMITS, WORTHWHILE_SPEED
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text()
+GUIDE = (ROOT / "docs/runtime.md").read_text()
 
 
 @pytest.mark.parametrize("line", re.findall(r"^uepnet .*", GUIDE, re.MULTILINE))
@@ -20,7 +20,7 @@ def test_every_command_shown_is_understood(line: str) -> None:
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    rows = re.findall(r"^\| (fp32|fp16|int8) \| ([\d.]+) % \|", GUIDE, re.MULTILINE)
+    rows = re.findall(r"^\| (fp32|fp16|bf16|int8) \| ([\d.]+) % \|", GUIDE, re.MULTILINE)
     assert {name: float(limit) / 100 for name, limit in rows} == pytest.approx(LIMITS)
     assert f"{WORTHWHILE_SPEED} times as fast" in GUIDE
 
