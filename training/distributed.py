@@ -1,31 +1,25 @@
-"""One process or many: rank, device, sums over processes, and the log that only the first one writes."""
+"""One process or many: rank, device, and sums over processes."""
 
 import ctypes
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Self
 
 import torch
 
-# DistributedDataParallel imports this module, whose functions keep the group that there is by then as their default.
-# Imported before any group is made they keep none: a destroyed group then really ends, with its threads, which would
-# otherwise wait for Python while it goes and so abort the process.
+# DistributedDataParallel imports this module, and functions of it keep the process group that exists at that moment
+# as a default. Imported here, before any group exists, they keep none. Otherwise the threads of a destroyed group live
+# on, and the process aborts when Python exits.
 import torch.distributed.nn
 from torch import Tensor, distributed, nn
 
 from uepnet.model.errors import DeviceError
 
-if TYPE_CHECKING:
-    from uepnet.training.train import Progress
-
 
 @contextmanager
 def processes(device: str) -> Iterator[tuple[int, int, torch.device]]:
-    """(rank, world, device) of this process; joins the others where torchrun started several."""
+    """(rank, number of processes, device) of this process. Joins the others if torchrun started several."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise DeviceError("There is no CUDA device here: train with --device cpu.")
@@ -42,10 +36,10 @@ def processes(device: str) -> Iterator[tuple[int, int, torch.device]]:
 
 
 def keep_memory() -> None:
-    """Keep freed memory for the next step instead of handing it back to the system.
+    """Keep freed memory for the next step instead of returning it to the operating system.
 
-    glibc maps every tensor of more than 32 MiB anew, and the system clears its pages each time: a fifth of a step on
-    a CPU. It holds for the whole process, so it is for a command to call.
+    glibc maps new memory for every tensor of more than 32 MiB, and the system clears its pages each time: a fifth of
+    the time of a step on a CPU. The setting holds for the whole process, so only a command should call this.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # not every libc has it
@@ -60,13 +54,19 @@ def wrap(network: nn.Module, device: torch.device) -> Callable[[Tensor], list[Te
     return nn.parallel.DistributedDataParallel(network, device_ids=[device] if device.type == "cuda" else None)
 
 
-def autocast(device: torch.device, on_cpu: bool) -> torch.autocast:
-    """bfloat16 on CUDA: half the memory and no loss scaling; a CPU stays in float32 unless it is told otherwise."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" or on_cpu)
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """bfloat16 or fp32; `auto` is bfloat16 on CUDA, where it halves the memory, and fp32 on a CPU.
+
+    On CUDA, fp32 means 24 bits of precision: the TF32 convolutions that cuDNN uses by default have 11.
+    """
+    if device.type == "cuda" and precision == "fp32":
+        torch.backends.cudnn.allow_tf32 = False
+    on_cuda = device.type == "cuda" and precision == "auto"
+    return torch.autocast(device.type, torch.bfloat16, enabled=on_cuda or precision == "bfloat16")
 
 
 def total(values: list[float], device: torch.device) -> list[float]:
-    """The sums over all processes."""
+    """Sum over all processes."""
     if not distributed.is_initialized():
         return values
     tensor = torch.tensor(values, dtype=torch.float64, device=device)
@@ -83,41 +83,3 @@ def mean(values: dict[str, float], device: torch.device) -> dict[str, float]:
 def agree(stop: bool, device: torch.device) -> bool:
     """Whether any process was asked to stop."""
     return total([float(stop)], device)[0] > 0
-
-
-class Log:
-    """metrics.jsonl and TensorBoard, cut back to the checkpoint that a run goes on from."""
-
-    def __init__(self, folder: Path, step: int, enabled: bool) -> None:
-        self._enabled = enabled
-        if not enabled:
-            return
-        from torch.utils.tensorboard import SummaryWriter
-
-        path = folder / "metrics.jsonl"
-        if path.exists():
-            lines = path.read_text().splitlines(keepends=True)
-            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
-            path.write_text("".join(kept))
-        self._file = path.open("a")
-        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
-
-    def write(self, progress: "Progress", every: int = 1) -> None:
-        if not self._enabled or progress.step % every:
-            return
-        self._file.write(json.dumps({"step": progress.step, "kind": progress.kind, **progress.values}) + "\n")
-        for name, value in progress.values.items():
-            self._board.add_scalar(f"{progress.kind}/{name}", value, progress.step)
-
-    def flush(self) -> None:
-        if self._enabled:
-            self._file.flush()
-            self._board.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._enabled:
-            self._file.close()
-            self._board.close()

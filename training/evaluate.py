@@ -1,4 +1,4 @@
-"""Errors of a model on annotated images, measured through `model.count`: the very path that is served."""
+"""Errors of a model on annotated images, measured through `model.count`, the path that serves."""
 
 import math
 import time
@@ -13,13 +13,14 @@ from torch import nn
 from uepnet.model.artifact import Artifact
 from uepnet.model.count import Count, RunTiles, Tile, count_image, range_of
 from uepnet.model.decode import Maps
-from uepnet.training.dataset import Sample
-from uepnet.training.region import cell_shares
+from uepnet.model.outputs import whole_text
+from uepnet.training.data.dataset import Sample
+from uepnet.training.data.region import cell_shares
 
 
 def torch_runner(network: nn.Module, artifact: Artifact, device: torch.device) -> RunTiles:
     """Tiles -> maps with the torch network, one tile at a time."""
-    from uepnet.training.graph import Graph
+    from uepnet.training.inference_graph import Graph
 
     graph = Graph(network, artifact).to(device).eval()
     heads = len(artifact.heads)
@@ -29,20 +30,21 @@ def torch_runner(network: nn.Module, artifact: Artifact, device: torch.device) -
             with torch.inference_mode():
                 outputs = graph(torch.from_numpy(np.array(tile))[None].to(device))
             arrays = [output[0].cpu().numpy() for output in outputs]
-            counts, variance = arrays[heads:] or (None, None)
-            yield Maps(tuple(arrays[:heads]), counts, variance)
+            names: tuple[str, ...] = ("counts", "variance") if artifact.decoding != "argmax" else ()
+            names += ("familiarity",) if artifact.familiarity is not None else ()
+            yield Maps(tuple(arrays[:heads]), **dict(zip(names, arrays[heads:], strict=True)))
 
     return run
 
 
 @dataclass(frozen=True)
 class Result:
-    """One image's truth and prediction."""
+    """True count and prediction of one image."""
 
     name: str
     truth: int
     count: Count  # of the whole image; its range belongs to `counted`
-    counted: float  # the count, within the region of interest where there is one
+    counted: float  # the count, within the region of interest if there is one
     seconds: float
     scene: str = ""
 
@@ -57,7 +59,7 @@ def evaluate(
     run_tiles: RunTiles,
     watch: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
-    """Count every image and set it beside its annotated count, points outside the frame included."""
+    """Count every image; the true count includes points outside the frame."""
     results = []
     for sample in samples:
         image = sample.load_image()
@@ -67,7 +69,7 @@ def evaluate(
         counted = count.count
         if sample.region is not None:
             counted = float((count.count_map * cell_shares(sample.region(), count.cell)).sum())
-            count = replace(count, range=range_of(counted, artifact))
+            count = replace(count, range=range_of(counted, artifact, count.doubt))
         result = Result(sample.name, len(sample.points), count, counted, seconds, sample.scene)
         watch(result)
         results.append(result)
@@ -79,7 +81,7 @@ def count_errors(samples: Sequence[Sample], artifact: Artifact, run_tiles: RunTi
 
 
 def summary(results: Sequence[Result]) -> dict[str, float | int | None]:
-    """The numbers that papers report, and what the range is worth."""
+    """The error metrics that papers report, and coverage and width of the range."""
     errors = np.array([result.error for result in results])
     truths = np.array([result.truth for result in results], dtype=np.float64)
     ranges = [(result.count.range, result.truth) for result in results if result.count.range is not None]
@@ -100,7 +102,7 @@ def summary(results: Sequence[Result]) -> dict[str, float | int | None]:
 def write_csv(results: Sequence[Result], path: Path) -> None:
     import csv
 
-    with path.open("w", newline="") as file:
+    with whole_text(path) as file:
         rows = csv.writer(file)
         rows.writerow(["image", "truth", "count", "low", "high", "error"])
         for result in results:

@@ -1,254 +1,172 @@
-"""Weights -> ONNX, one file a precision, each compared with torch or refused.
+"""A training run -> a model directory: one ONNX file per precision, each compared with torch or refused."""
 
-The graph is `training.graph.Graph`, so torch and ONNX compute the same thing by construction; the comparison
-runs the written files through `model.runtime`, the path that is served.
-"""
-
-import copy
-import hashlib
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import onnx
-import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from uepnet.model.artifact import Artifact, ModelFile, Parity, Precision
-from uepnet.model.decode import Maps
-from uepnet.model.errors import DataError, ModelError
-from uepnet.model.runtime import LIMITS, Runtime
-from uepnet.training.evaluate import torch_runner
-from uepnet.training.graph import Graph
-from uepnet.training.parity import Difference, Probe, answers, compare, occupied_classes
+from uepnet.model.artifact import Artifact, Decoding, ModelFile, Precision
+from uepnet.model.errors import DataError, InputError, ModelError
+from uepnet.model.network import UEPNet
+from uepnet.model.runtime import LIMITS
+from uepnet.training.engines import Engines, measure_engines, parity_of, report
+from uepnet.training.half_precision import half_difference
+from uepnet.training.onnx_graph import Half, folded, to_onnx
+from uepnet.training.parity import Difference, Probe, occupied_classes, worse
 from uepnet.training.prepare import load_network
 from uepnet.training.quantise import quantise
+from uepnet.training.workbench import Reference, Workbench, file_name, model_file, serialised
 
-OPSET = 20  # ONNX Runtime reads it since 1.18, on CPU and CUDA
 MIN_CLASSES = 10
-MAX_HALF = 20_000.0  # fp16 ends at 65504; activations on other images may be larger than on the probes
+MAX_FAMILIARITY_DIFFERENCE = 0.05  # of a tile's mean, which lies between 0 and 1
+MAX_HALF = 20_000.0  # the largest fp16 value is 65504, and activations on other images may be larger than on the probes
 
 Watch = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Export:
+class ExportedModel:
     artifact: Artifact
-    refused: dict[Precision, str]  # why, a sentence each
+    refused: dict[Precision, str]  # why, one sentence each
 
 
 def export(
     run: Path,
     out: Path,
     precisions: Sequence[Precision],
+    *,
     probes: Sequence[Probe],
-    calibration: Sequence[Probe],
+    calibration: Sequence[Probe] = (),
     unproven: bool = False,
+    decoding: Decoding | None = None,
     watch: Watch = lambda _: None,
-) -> Export:
-    """Write the model directory `out`: a file for every precision that stays within its limit.
+) -> ExportedModel:
+    """Write the model directory `out`, with a file for every precision that stays within its limit.
 
-    `probes` are compared, `calibration` gives int8 its ranges. `unproven` exports although torch answers with
-    too few classes on the probes for the comparison to mean anything. Nothing is written if nothing is proven.
+    Graphs are compared with torch on `probes`; `calibration` are the tiles that the ranges of int8 are fitted to.
+    `unproven` exports although torch answers with too few classes on the probes for a meaningful comparison. `decoding`
+    replaces that of the run; the range and the choice of scales, which belong to it, are then left out. Nothing is
+    written if no precision passes.
     """
     if out.exists() and any(out.iterdir()):
         raise DataError(f"{out} is not empty: choose another folder for the model.")
     artifact = Artifact.load(run)
+    if decoding not in (None, artifact.decoding):
+        artifact = _decoded_by(artifact, decoding)
     network = load_network(run, artifact)
-    truth = torch_answers(network, artifact, probes)
-    check_occupied(truth, artifact, unproven)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with _workshop(out) as folder:
-        bench = Workbench(folder, artifact, probes, truth)
+    reference = Reference.of(network, artifact, probes)
+    check_occupied(reference, artifact, unproven)
+    files: dict[Precision, ModelFile] = {}
+    contents: dict[str, bytes] = {}
+    refused: dict[Precision, str] = {}
+    with tempfile.TemporaryDirectory(prefix="uepnet-export-") as scratch:
+        bench = Workbench(Path(scratch), artifact)
         watch("exporting fp32")
-        bench.place("fp32", to_onnx(folded(network), artifact))
-        files: dict[Precision, ModelFile] = {}
-        refused: dict[Precision, str] = {}
+        plain = folded(network)
+        fp32 = to_onnx(plain, artifact)
         for precision in precisions:
             try:
-                _make(precision, network, bench, calibration, watch)
-                files[precision] = bench.prove(precision)
-                watch(_report(precision, files[precision]))
+                model, arithmetic = fp32, None
+                if precision == "fp16":
+                    watch("exporting fp16")
+                    check_half_range(plain, artifact, probes)
+                    model = to_onnx(Half(plain), artifact)
+                    arithmetic = half_difference(plain, artifact, probes, reference.maps)
+                elif precision == "int8":
+                    fitted = Reference.of(network, artifact, calibration)
+                    model = _quantised(fp32, bench, fitted=fitted, reference=reference, watch=watch)
+                files[precision] = prove(
+                    model, precision, bench=bench, reference=reference, fp32=fp32, arithmetic=arithmetic
+                )
             except ModelError as error:
                 refused[precision] = str(error)
-        if not files:
-            raise ModelError(" ".join(refused.values()))
-        for precision in ("fp32", *refused):
-            if precision not in files:
-                (folder / file_name(precision)).unlink(missing_ok=True)
-        exported = artifact.model_copy(update={"files": files})
-        exported.save(folder)
-        if out.exists():
-            out.rmdir()
-        shutil.move(folder, out)
-    return Export(exported, refused)
+                continue
+            contents[file_name(precision)] = serialised(model)
+            watch(report(precision, files[precision].parity, precision))
+    if not files:
+        raise ModelError(" ".join(refused.values()))
+    exported = artifact.model_copy(update={"files": files, "engines": {}})
+    exported = exported.model_copy(update={"engines": _engines(exported, contents, reference, watch)})
+    _write(out, exported, contents)
+    return ExportedModel(exported, refused)
 
 
-def _make(
-    precision: Precision, network: nn.Module, bench: "Workbench", calibration: Sequence[Probe], watch: Watch
-) -> None:
-    """Place the file of a precision; fp32 is there already."""
-    if precision == "fp16":
-        watch("exporting fp16")
-        check_half_range(network, bench.artifact, bench.probes)
-        bench.place("fp16", to_onnx(Half(folded(network)), bench.artifact))
-    elif precision == "int8":
-        fp32 = onnx.load(bench.folder / file_name("fp32"))
-        truth = torch_answers(network, bench.artifact, calibration)
-        own = Workbench(bench.folder, bench.artifact, calibration, truth)
-        for candidate in quantise(fp32, calibration, own, LIMITS["int8"], watch):
-            bench.place("int8", candidate)
-            if bench.measure("int8").count_difference <= LIMITS["int8"]:
-                break
+def _decoded_by(artifact: Artifact, decoding: Decoding | None) -> Artifact:
+    if not artifact.heads or decoding == "regression":
+        raise InputError(f"A run that was trained for {artifact.decoding} cannot be decoded by {decoding}.")
+    # The range and the choice of scales belong to the decoding that they were fitted with.
+    return artifact.model_copy(update={"decoding": decoding, "calibration": None, "scales": None})
 
 
-def torch_answers(network: nn.Module, artifact: Artifact, probes: Sequence[Probe]) -> list[Maps]:
-    return answers(torch_runner(network, artifact, torch.device("cpu")), probes)
-
-
-class Workbench:
-    """A model directory in the making: takes graphs, and measures them through the runtime."""
-
-    def __init__(self, folder: Path, artifact: Artifact, probes: Sequence[Probe], truth: Sequence[Maps]) -> None:
-        self.folder = folder
-        self.artifact = artifact
-        self.probes = probes
-        self.truth = truth
-
-    def place(self, precision: Precision, model: onnx.ModelProto) -> None:
-        (self.folder / file_name(precision)).write_bytes(model.SerializeToString(deterministic=True))
-
-    def runtime(self, precision: Precision) -> Runtime:
-        path = self.folder / file_name(precision)
-        entry = ModelFile(file=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
-        self.artifact.model_copy(update={"files": {precision: entry}}).save(self.folder)
-        return Runtime(self.folder, device="cpu", precision=precision)
-
-    def measure(self, precision: Precision) -> Difference:
-        runtime = self.runtime(precision)
-        return compare(self.probes, self.truth, answers(runtime.run_tiles, self.probes), self.artifact)
-
-    def prove(self, precision: Precision) -> ModelFile:
-        """The file's record with what was measured; past the limit a refusal that says where."""
-        difference = self.measure(precision)
-        if difference.count_difference > LIMITS[precision]:
-            raise ModelError(
-                f"{precision} was refused: its counts differ from torch's by "
-                f"{difference.count_difference:.2%} on average, the limit is {LIMITS[precision]:.1%}; worst: "
-                f"{difference.worst}; {difference.class_agreement:.1%} of the classes agree."
-            )
-        path = self.folder / file_name(precision)
-        parity = Parity(
-            tiles=difference.tiles,
-            class_agreement=difference.class_agreement,
-            count_difference=difference.count_difference,
-            worst_tile=difference.worst_tile,
-            speed=1.0 if precision == "fp32" else self.speed(precision),
-        )
-        return ModelFile(file=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), parity=parity)
-
-    def speed(self, precision: Precision, rounds: int = 5) -> float:
-        """Times as fast as fp32 on the largest probe; taken in turns, so that a busy moment hits both."""
-        tile = max((probe.pixels for probe in self.probes), key=lambda pixels: pixels.size)
-        runtimes = {name: self.runtime(name) for name in ("fp32", precision)}
-        best = dict.fromkeys(runtimes, float("inf"))
-        for _ in range(rounds):
-            for name, runtime in runtimes.items():
-                started = time.perf_counter()
-                runtime.run([tile])
-                best[name] = min(best[name], time.perf_counter() - started)
-        return best["fp32"] / best[precision]
-
-
-class Half(nn.Module):
-    """The network in fp16 between fp32 tiles and fp32 logits: what follows (softmax, sums) needs the range."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = copy.deepcopy(network).half()
-
-    def forward(self, x: Tensor) -> list[Tensor]:
-        return [scores.float() for scores in self.network(x.half())]
-
-
-def folded(network: nn.Module) -> nn.Module:
-    """A copy whose batch norms are part of the convolutions before them: half the nodes, the same function."""
-    network = copy.deepcopy(network).eval()
-    for block in (module for module in network.modules() if isinstance(module, nn.Sequential)):
-        for (name, layer), (after, norm) in pairwise(list(block.named_children())):
-            if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-                setattr(block, name, fuse_conv_bn_eval(layer, norm))
-                setattr(block, after, nn.Identity())
-    return network
-
-
-def to_onnx(network: nn.Module, artifact: Artifact) -> onnx.ModelProto:
-    """The graph of the contract: uint8 tiles in, class maps (and counts) out, any batch, height and width."""
-    outputs = [f"classes_{head}" for head in range(len(artifact.heads))]
-    outputs += [] if artifact.decoding == "argmax" else ["counts", "variance"]
-    side = artifact.multiple
-    # Traced at one shape, because symbolic ones take the exporter four times as long. No layer depends on it:
-    # the comparison with torch runs on several shapes and would find one that does.
-    program = torch.onnx.export(
-        Graph(network, artifact).eval(),
-        (torch.zeros(2, 2 * side, 3 * side, 3, dtype=torch.uint8),),
-        dynamo=True,
-        input_names=["tiles"],
-        output_names=outputs,
-        external_data=False,
-        opset_version=OPSET,
-        verbose=False,
+def _quantised(
+    fp32: onnx.ModelProto, bench: Workbench, *, fitted: Reference, reference: Reference, watch: Watch
+) -> onnx.ModelProto:
+    return quantise(
+        fp32,
+        fitted.probes,
+        measure=lambda model: bench.difference(model, "int8", fitted),
+        check=lambda model: bench.difference(model, "int8", reference),
+        limit=LIMITS["int8"],
+        watch=watch,
     )
-    assert program is not None  # with dynamo=True it never is
-    model: onnx.ModelProto = program.model_proto
-    _tidy(model)
-    _free_shape(model.graph.input, ("n", "height", "width"))
-    _free_shape(model.graph.output, ("n", "rows", "columns"))
-    properties = {"name": artifact.name, "version": artifact.version, "inference_hash": artifact.inference_hash}
-    onnx.helper.set_model_props(model, properties)
-    onnx.checker.check_model(model, full_check=True)
-    return model
 
 
-def _free_shape(values: Iterable[onnx.ValueInfoProto], names: tuple[str, ...]) -> None:
-    for value in values:
-        for dimension, name in zip(value.type.tensor_type.shape.dim, names, strict=False):
-            dimension.dim_param = name
+def prove(
+    model: onnx.ModelProto,
+    precision: Precision,
+    *,
+    bench: Workbench,
+    reference: Reference,
+    fp32: onnx.ModelProto,
+    arithmetic: Difference | None = None,
+) -> ModelFile:
+    """The file's entry with the measured differences; beyond the limit an error that says where.
+
+    `arithmetic`: what was measured of the precision's arithmetic where this CPU runs the file in another one.
+    """
+    difference = worse(bench.difference(model, precision, reference), arithmetic)
+    if difference.count_difference > LIMITS[precision]:
+        raise ModelError(
+            f"{precision} was refused: its counts differ from torch's by "
+            f"{difference.count_difference:.2%} on average, the limit is {LIMITS[precision]:.1%}; worst: "
+            f"{difference.worst}; {difference.class_agreement:.1%} of the classes agree."
+        )
+    if difference.familiarity_difference > MAX_FAMILIARITY_DIFFERENCE:
+        raise ModelError(
+            f"{precision} was refused: the familiarity of a tile differs from torch's by "
+            f"{difference.familiarity_difference:.3f}, the limit is {MAX_FAMILIARITY_DIFFERENCE}."
+        )
+    speed = 1.0 if precision == "fp32" else bench.speed(model, precision, fp32, reference.probes)
+    parity = parity_of(difference, speed)
+    return model_file(precision, serialised(model)).model_copy(update={"parity": parity})
 
 
-def _tidy(model: onnx.ModelProto) -> None:
-    """Name convolutions after their layers; drop the traced shapes, and the exporter's notes with their paths."""
-    for node in model.graph.node:
-        if node.op_type == "Conv":
-            layer = node.input[1].removesuffix(".weight")
-            node.name = layer.replace("network.", "")
-    model.graph.ClearField("value_info")
-    graph = model.graph
-    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
-        part.ClearField("metadata_props")
-        part.ClearField("doc_string")
+def _engines(artifact: Artifact, contents: Mapping[str, bytes], reference: Reference, watch: Watch) -> Engines:
+    with tempfile.TemporaryDirectory(prefix="uepnet-engines-") as scratch:
+        folder = Path(scratch)
+        _fill(folder, artifact, contents)
+        return measure_engines(folder, reference.probes, reference.maps, watch)
 
 
-def check_occupied(truth: Sequence[Maps], artifact: Artifact, unproven: bool) -> None:
-    """A network that answers with few classes agrees with anything: such a comparison proves nothing."""
+def check_occupied(reference: Reference, artifact: Artifact, unproven: bool) -> None:
+    """A network that answers with few classes agrees with any other: such a comparison means nothing."""
     if artifact.decoding == "regression" or unproven:
         return
-    wanted, found = min(MIN_CLASSES, *artifact.layout.classes), occupied_classes(truth)
+    wanted, found = min(MIN_CLASSES, *artifact.layout.classes), occupied_classes(reference.maps)
     if found < wanted:
         raise ModelError(
-            f"torch itself answers with {found} classes on the {len(truth)} tiles, which proves too little: export "
-            f"a trained network on images of crowds (at least {wanted} classes), or insist with --unproven."
+            f"The network's answers on the {len(reference.maps)} tiles have too few classes for a comparison ({found}; "
+            f"at least {wanted} are needed): train it longer, give images of crowds with --images, or pass --unproven."
         )
 
 
-def check_half_range(network: nn.Module, artifact: Artifact, probes: Sequence[Probe]) -> None:
-    """A CPU computes an fp16 file in fp32 and would not notice that a GPU overflows."""
+def check_half_range(network: UEPNet, artifact: Artifact, probes: Sequence[Probe]) -> None:
+    """Refuse values near the end of fp16's range. `network` as it is exported: folding batch norms changes them."""
     peaks: dict[str, float] = {}
 
     def record(name: str) -> Callable[..., None]:
@@ -259,30 +177,33 @@ def check_half_range(network: nn.Module, artifact: Artifact, probes: Sequence[Pr
 
     layers = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)]
     hooks = [layer.register_forward_hook(record(name)) for name, layer in layers]
-    torch_answers(network, artifact, probes[:4])
+    Reference.of(network, artifact, probes[:4])
     for hook in hooks:
         hook.remove()
     name = max(peaks, key=lambda key: peaks[key])
     if peaks[name] > MAX_HALF:
-        raise ModelError(f"fp16 was refused: {name} reaches {peaks[name]:.0f}, too near to fp16's end at 65504.")
+        raise ModelError(f"fp16 was refused: {name} reaches {peaks[name]:.0f}, too close to the fp16 limit of 65504.")
 
 
-def file_name(precision: Precision) -> str:
-    return f"model.{precision}.onnx"
+def _write(out: Path, artifact: Artifact, contents: Mapping[str, bytes]) -> None:
+    """The whole directory, or nothing."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with _beside(out) as folder:
+        _fill(folder, artifact, contents)
+        if out.exists():
+            out.rmdir()
+        shutil.move(folder, out)
 
 
-def _report(precision: Precision, file: ModelFile) -> str:
-    parity = file.parity
-    assert parity is not None
-    return (
-        f"{precision}: counts differ by {parity.count_difference:.3%} (worst tile {parity.worst_tile:.2%}), "
-        f"{parity.class_agreement:.2%} of the classes agree, {parity.speed:.2f} times as fast as fp32"
-    )
+def _fill(folder: Path, artifact: Artifact, contents: Mapping[str, bytes]) -> None:
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    artifact.save(folder)
 
 
 @contextmanager
-def _workshop(out: Path) -> Iterator[Path]:
-    """A folder beside `out`, gone at the end unless it was moved."""
+def _beside(out: Path) -> Iterator[Path]:
+    """A folder next to `out`; it is removed at the end unless it was moved."""
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     folder.chmod(0o755)
     try:

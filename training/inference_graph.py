@@ -1,16 +1,19 @@
 """The network as it is exported: bytes in, class maps (and expected counts) out.
 
-One module serves torch evaluation and the ONNX export, so both compute the same thing by construction.
-Input: uint8 [n, height, width, 3]. Output: one uint8 class map [n, rows, columns] a head; then, where the artifact
-decodes by expectation, `counts` and `variance`, float32 of the same shape (regression: counts and zeros).
+Torch evaluation and the ONNX export share this module, so they compute the same by construction.
+Input: uint8 [n, height, width, 3]. Output: one uint8 class map [n, rows, columns] per head; then, if the artifact
+decodes by expectation, `counts` and `variance`, float32 of the same shape (regression: counts and zeros); last, if the
+artifact has it, `familiarity`, float32 of the same shape.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from uepnet.model.artifact import Artifact
+from uepnet.model.network import UEPNet
 
 
 def normalise(tiles: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -23,8 +26,8 @@ def expectation(
 ) -> tuple[Tensor, Tensor]:
     """Mean over the heads of the expected count and its variance, [n, rows, columns] each.
 
-    Where the background is near certain (its probability, mean over the heads, exceeds 1 - floor) a cell counts
-    nothing: many cells with a small chance each would otherwise add up to people where nobody is.
+    If the background is nearly certain (its probability, mean over the heads, exceeds 1 - floor), a cell counts 0:
+    otherwise many cells with a small probability each would add up to people in empty areas.
     """
     counts = variance = background = torch.zeros((), device=logits[0].device)
     for scores, values in zip(logits, proxies, strict=True):
@@ -51,6 +54,7 @@ class Graph(nn.Module):
         self.decoding = artifact.decoding
         self.temperature = artifact.expectation.temperature
         self.floor = artifact.expectation.floor
+        self.familiarity = artifact.familiarity is not None
         self.heads = len(artifact.heads)
         self.register_buffer("mean", torch.tensor(artifact.normalisation.mean))
         self.register_buffer("std", torch.tensor(artifact.normalisation.std))
@@ -58,7 +62,13 @@ class Graph(nn.Module):
             self.register_buffer(f"proxies_{index}", torch.tensor(head.proxies, dtype=torch.float32))
 
     def forward(self, tiles: Tensor) -> tuple[Tensor, ...]:
-        logits = self.network(normalise(tiles, self.mean, self.std))
+        x = normalise(tiles, self.mean, self.std)
+        if not self.familiarity:
+            return self._decoded(self.network(x))
+        logits, familiarity = cast(UEPNet, self.network).with_familiarity(x)
+        return (*self._decoded(logits), familiarity)
+
+    def _decoded(self, logits: Sequence[Tensor]) -> tuple[Tensor, ...]:
         if self.decoding == "regression":
             counts = logits[0][:, 0].clamp(min=0)
             return counts, 0 * counts  # zeros of the input's own shape: exporters freeze zeros_like

@@ -1,7 +1,7 @@
-"""How far an exported model lies from torch: both count the same tiles, and every difference is named."""
+"""Differences between an exported model and torch on the same tiles."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from uepnet.model.artifact import MULTIPLE, Artifact
 from uepnet.model.count import RunTiles, Tile
 from uepnet.model.decode import Maps, count_map
-from uepnet.model.errors import DataError
+from uepnet.model.errors import DataError, InputError
 from uepnet.model.image import load_image
-from uepnet.model.resize import resized
+from uepnet.model.scale import resized
 from uepnet.training.config import Config
-from uepnet.training.dataset import load
-from uepnet.training.layouts import images_in
-from uepnet.training.sample import MAX_PIXELS
+from uepnet.training.data.dataset import load
+from uepnet.training.data.layouts import images_in
+from uepnet.training.data.sample import MAX_PIXELS
 
 LARGE = ((256, 256), (512, 384), (512, 512), (1024, 768))  # (width, height), in turn
 SMALL = ((256, 256), (384, 256), (256, 384))
@@ -24,7 +24,7 @@ SMALL = ((256, 256), (384, 256), (256, 384))
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """A tile, and where it comes from."""
+    """A tile and its source."""
 
     name: str
     pixels: Tile
@@ -37,9 +37,19 @@ class Difference:
     tiles: int
     class_agreement: float  # share of cells with the same class in every head
     count_difference: float  # mean over tiles
-    cell_difference: float  # sum of the cells' absolute differences over all people: errors cannot cancel out
+    cell_difference: float  # sum of the absolute differences of cells, divided by all people: errors cannot cancel out
     worst_tile: float
     worst: str  # where that is
+    familiarity_difference: float = 0.0  # largest over the tiles, of their means
+
+
+def worse(one: Difference, other: Difference | None) -> Difference:
+    """Of two computations of the same file, the one that is further from torch."""
+    if other is None:
+        return one
+    familiarity = max(one.familiarity_difference, other.familiarity_difference)
+    further = max(one, other, key=lambda difference: difference.count_difference)
+    return replace(further, familiarity_difference=familiarity)
 
 
 def probe_images(run: Path, folder: Path | None) -> tuple[list[Path], list[Path]]:
@@ -47,14 +57,16 @@ def probe_images(run: Path, folder: Path | None) -> tuple[list[Path], list[Path]
     if folder is not None:
         found = images_in(folder)
         if len(found) < 2:
-            raise DataError(f"{folder} holds {len(found)} images: comparing and calibrating need at least two.")
+            raise DataError(f"{folder} holds {len(found)} images: comparison and calibration need at least two.")
         return found[::2], found[1::2]
     try:
         data = Config.read(run).data
         held = [sample.image for name, root in data for sample in load(name, Path(root), "val")]
         fitted = [sample.image for name, root in data for sample in load(name, Path(root), "fit")]
-    except (FileNotFoundError, DataError) as error:
-        raise DataError(f"The run's own images are not to be had ({error}): name a folder with --images.") from None
+    except InputError as error:
+        raise DataError(
+            f"The images of the run cannot be read ({error}): give a folder of images with --images."
+        ) from None
     return held, fitted
 
 
@@ -103,6 +115,7 @@ def compare(probes: Sequence[Probe], truth: Sequence[Maps], maps: Sequence[Maps]
         cell_difference=cells / max(sum(totals), 1.0),
         worst_tile=relative[worst],
         worst=f"{probes[worst].name} counts {answers[worst]:.2f} instead of {totals[worst]:.2f}",
+        familiarity_difference=_familiarity_difference(truth, maps),
     )
 
 
@@ -111,6 +124,12 @@ def _people(maps: Maps, artifact: Artifact) -> NDArray[np.float32]:
     if not np.isfinite(counts).all():
         raise DataError("A count is not a finite number: the network's weights or its fp16 range are broken.")
     return counts
+
+
+def _familiarity_difference(truth: Sequence[Maps], maps: Sequence[Maps]) -> float:
+    pairs = [(one.familiarity, other.familiarity) for one, other in zip(truth, maps, strict=True)]
+    means = [(one.mean(), other.mean()) for one, other in pairs if one is not None and other is not None]
+    return max((abs(float(one - other)) for one, other in means), default=0.0)
 
 
 def _agreement(truth: Sequence[Maps], maps: Sequence[Maps]) -> float:

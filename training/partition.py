@@ -6,6 +6,7 @@ below t_0 are background; the rest is divided so that every interval has the sam
 interleaved head takes the first head's proxies as its borders (IPH).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -19,20 +20,19 @@ from uepnet.model.intervals import classify
 
 T_0 = 0.00016
 INTERVALS = 25
-PROBES = 200  # halvings of the search range: far beyond what float64 can tell apart
-# UEP's open top interval is filled up to this share of the others' n * l. Algorithm 1 as printed would fill it (1.0),
-# but the borders that its authors published leave it almost empty: so these come out, to within a few per cent.
-TOP_SHARE = 0.01
+PROBES = 200  # halvings of the search range: beyond the resolution of float64
 
 Counts = NDArray[np.float64]
 Method = Literal["uep", "uniform-length", "uniform-number", "two-linear", "log"]
 Proxies = Literal["mean", "midpoint", "median"]
 Heads = Literal["interleaved", "parallel", "single"]
+# What UEP's top interval holds: the largest count alone, as in the published borders, or as much n * l as the others.
+TopInterval = Literal["largest", "filled"]
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Both heads' intervals, and what they were fitted to."""
+    """The intervals of both heads, and the data they were fitted to."""
 
     heads: tuple[Head, ...]
     samples: tuple[tuple[int, ...], ...]  # of each class of each head
@@ -52,6 +52,7 @@ def partition(
     heads: Heads = "interleaved",
     t_0: float = T_0,
     knee: float = 0.5,
+    top: TopInterval = "largest",
 ) -> Partition:
     """Divide the local counts (any shape) into `intervals` classes for the first head, and derive the second."""
     if intervals < 3:
@@ -69,7 +70,7 @@ def partition(
             f"reach {t_0:g}; use more images or fewer intervals."
         )
     t_max = float(foreground[-1])
-    borders = _borders(foreground, intervals, method, t_0, knee)
+    borders = _borders(foreground, intervals, method, t_0, knee, top)
     first = Head(borders=tuple(borders), proxies=tuple(_proxies(foreground, borders, proxies, t_max)))
     made = [first]
     if heads == "parallel":
@@ -81,10 +82,10 @@ def partition(
     return Partition(tuple(made), samples, t_max)
 
 
-def _borders(foreground: Counts, intervals: int, method: Method, t_0: float, knee: float) -> Counts:
+def _borders(foreground: Counts, intervals: int, method: Method, t_0: float, knee: float, top: TopInterval) -> Counts:
     t_max = float(foreground[-1])
     makers: dict[Method, Callable[[], Counts]] = {
-        "uep": lambda: uniform_error(foreground, intervals, t_0),
+        "uep": lambda: uniform_error(foreground, intervals, t_0, top),
         "uniform-length": lambda: np.linspace(t_0, t_max, intervals)[:-1],
         "uniform-number": lambda: uniform_number(foreground, intervals, t_0),
         "two-linear": lambda: two_linear(t_max, intervals, t_0, knee),
@@ -98,35 +99,31 @@ def _borders(foreground: Counts, intervals: int, method: Method, t_0: float, kne
     return borders
 
 
-def uniform_error(foreground: Counts, intervals: int, t_0: float) -> Counts:
+def uniform_error(foreground: Counts, intervals: int, t_0: float, top: TopInterval = "largest") -> Counts:
     """UEP: the m - 1 borders between which n * l is uniform, by binary search for the common n * l (Algorithm 1).
 
     `foreground` is sorted. A pass puts down a border as soon as (count - last border) * n exceeds the target, n
-    being all samples up to and including that count: equal counts are one block, a border never splits them. The open
-    top interval is what is left: little, but a class with samples.
+    being all samples up to and including that count: equal counts are one block, a border never splits them.
+
+    Many targets give m - 1 borders. `largest` takes the largest of them: the pass then ends at the largest count,
+    which is the last border. `filled` takes the smallest: the top interval has as much n * l as the others. The loop of
+    Algorithm 1 closes in on the target at which m borders become m - 1. With m intervals it ends at `filled`; with
+    m - 1, from below, at `largest`, which is what the published borders of part A agree with.
     """
     starts = np.flatnonzero(np.diff(foreground, prepend=-np.inf))
-    values, through = (
-        foreground[starts],
-        np.append(starts, foreground.size),
-    )  # samples before each distinct value
-    t_max = float(values[-1])
-    low, high = 0.0, foreground.size * (t_max - t_0)
+    # The distinct values, and the number of samples before each of them.
+    values, before = foreground[starts], np.append(starts, foreground.size)
+    low, high = 0.0, foreground.size * (float(values[-1]) - t_0)
     best: Counts | None = None
     for _ in range(PROBES):
         target = (low + high) / 2
         if target in (low, high):
             break
-        borders, rest = _pass(values, through, t_0, target, most=intervals)
-        if len(borders) >= intervals:
-            low = target
-        elif len(borders) == intervals - 1:
+        borders = _pass(values, before, t_0, target, most=intervals)
+        if len(borders) == intervals - 1:
             best = borders
-            # A larger target moves all borders up and empties the top interval: go on until little is left in it.
-            if (t_max - borders[-1]) * rest > TOP_SHARE * target:
-                low = target
-            else:
-                high = target
+        if len(borders) >= intervals or (len(borders) == intervals - 1 and top == "largest"):
+            low = target
         else:
             high = target
     if best is None:
@@ -134,11 +131,13 @@ def uniform_error(foreground: Counts, intervals: int, t_0: float) -> Counts:
             f"This data cannot be divided into {intervals} intervals of equal error: many cells have the same count, "
             f"and at n*l = {high:g} the number of intervals jumps past {intervals}; try another number."
         )
+    if top == "largest":
+        best[-1] = values[-1]  # with few distinct counts the pass may end just below it
     return best
 
 
-def _pass(values: Counts, through: NDArray[np.int64], t_0: float, target: float, most: int) -> tuple[Counts, int]:
-    """One pass of Algorithm 1: the borders for a target n * l, and the samples after the last one.
+def _pass(values: Counts, before: NDArray[np.int64], t_0: float, target: float, most: int) -> Counts:
+    """One pass of Algorithm 1: the borders for a target n * l.
 
     Within an interval (value - border) * n rises with the value, so each border is found by bisection. Stops past
     `most` borders: more is only ever compared with it.
@@ -146,20 +145,20 @@ def _pass(values: Counts, through: NDArray[np.int64], t_0: float, target: float,
     borders = [t_0]
     start = 0  # index of the first distinct value whose samples belong to the current interval
     while len(borders) <= most:
-        index = _first_beyond(values, through, borders[-1], start, target)
+        index = _first_beyond(values, before, borders[-1], start, target)
         if index == len(values):
             break
         borders.append(float(values[index]))
         start = index + 1  # as in Algorithm 1: the block that made the border has been counted
-    return np.array(borders), int(through[-1] - through[start])
+    return np.array(borders)
 
 
-def _first_beyond(values: Counts, through: NDArray[np.int64], border: float, start: int, target: float) -> int:
+def _first_beyond(values: Counts, before: NDArray[np.int64], border: float, start: int, target: float) -> int:
     """The first index >= start at which (value - border) * (samples since start) exceeds the target."""
     low, high = start, len(values)
     while low < high:
         middle = (low + high) // 2
-        if (values[middle] - border) * (through[middle + 1] - through[start]) > target:
+        if (values[middle] - border) * (before[middle + 1] - before[start]) > target:
             high = middle
         else:
             low = middle + 1
@@ -179,6 +178,26 @@ def two_linear(t_max: float, intervals: int, t_0: float, knee: float) -> Counts:
     fine = (intervals - 1) // 2
     coarse = intervals - 1 - fine
     return np.concatenate([np.linspace(t_0, knee, fine + 1)[:-1], np.linspace(knee, t_max, coarse + 1)[:-1]])
+
+
+def sdcnet_borders(t_max: float, t_0: float = T_0) -> Counts:
+    """The steps that S-DCNet divides by: 0.05 up to 0.5 people per cell, then 0.5."""
+    fine, coarse = np.arange(1, 11) * 0.05, np.arange(2, 2 * t_max + 1) * 0.5
+    borders = np.concatenate([[t_0], fine, coarse])
+    return borders[borders < t_max]
+
+
+def liu_borders(t_max: float, t_0: float = T_0) -> Counts:
+    """The steps of Liu et al. in the first author's public code (of LibraNet): e^-2, then e^0.1 times as much."""
+    borders = np.concatenate([[t_0], np.exp(np.arange(-20, max(-20, math.ceil(10 * math.log(t_max)) + 1)) / 10)])
+    return borders[borders < t_max]
+
+
+def fixed_head(counts: NDArray[np.floating], borders: Counts, proxies: Proxies) -> Head:
+    """A head with given borders, and proxies from the counts."""
+    ordered = np.sort(np.asarray(counts, dtype=np.float64).ravel())
+    foreground = ordered[np.searchsorted(ordered, borders[0]) :]
+    return Head(borders=tuple(borders), proxies=tuple(_proxies(foreground, borders, proxies, float(ordered[-1]))))
 
 
 def _interleaved(foreground: Counts, first: Head, t_0: float, proxies: Proxies, t_max: float) -> Head:

@@ -1,4 +1,4 @@
-"""What a model is worth, in the numbers of its model card: errors, ranges, empty scenes, other sizes."""
+"""The figures of a model card: errors, ranges, empty scenes, other sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -8,13 +8,13 @@ from PIL import Image
 from uepnet.model.artifact import Artifact
 from uepnet.model.count import RunTiles, count_image
 from uepnet.training.calibrate import coverage_left_out
-from uepnet.training.dataset import Sample
-from uepnet.training.drawn import KINDS
+from uepnet.training.data.dataset import Sample
+from uepnet.training.data.synthetic import KINDS
 from uepnet.training.evaluate import evaluate, summary
 
 SIZES = (0.5, 2.0)
 DRAWN_EACH = 10
-SEED = 20_210  # of the drawn scenes here; training tiles have other seeds
+SEED = 20_210  # of the drawn scenes here; training uses other seeds
 
 Numbers = dict[str, float | int | None]
 
@@ -27,7 +27,7 @@ def report(
     run_tiles: RunTiles,
     watch: Callable[[], None] = lambda: None,
 ) -> dict[str, Numbers]:
-    """A row of numbers for each group of samples, and one each for ranges, empty scenes, drawn scenes and sizes."""
+    """One row for each group of samples, and one each for ranges, empty scenes, drawn scenes and sizes."""
     rows: dict[str, Numbers] = {}
     for name, samples in groups.items():
         rows[name] = summary(evaluate(samples, artifact, run_tiles, lambda _: watch()))
@@ -50,7 +50,7 @@ def _watched(sample: Sample, watch: Callable[[], None]) -> np.ndarray:
 
 
 def _empty(counts: Sequence[float]) -> Numbers:
-    """People seen where nobody is."""
+    """People counted in images without people."""
     if not counts:
         return {"images": 0}
     return {
@@ -63,7 +63,7 @@ def _empty(counts: Sequence[float]) -> Numbers:
 
 
 def _sizes(samples: Sequence[Sample], artifact: Artifact, run_tiles: RunTiles, watch: Callable[[], None]) -> Numbers:
-    """How far the count moves when the same picture comes at another size, as a share of the count."""
+    """Relative change of the count when the same image has another size."""
     moved: dict[float, list[float]] = {size: [] for size in SIZES}
     for sample in samples:
         image = Image.fromarray(sample.load_image())

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scenes import release, starting_weights
+from support.scenes import release, starting_weights
 
 
 def both(*command: str, timeout: int) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from scenes import release, starting_weights
-from toy import toy_model
+from support.scenes import release, starting_weights
+from support.toy import toy_model
 
 from uepnet.cli import main
 from uepnet.model.artifact import Artifact, Calibration
@@ -18,15 +18,15 @@ from uepnet.model.count import Count
 from uepnet.model.errors import DataError
 from uepnet.model.runtime import Runtime
 from uepnet.model.tiling import cells_shape
-from uepnet.training import dataset
-from uepnet.training.calibrate import coverage_left_out, fit
-from uepnet.training.decoding import Row, Way, best, compare, ways
-from uepnet.training.drawn import KINDS
+from uepnet.training.calibrate import coverage_left_out, fit, fit_kinds
+from uepnet.training.data import dataset
+from uepnet.training.data.region import cell_shares
+from uepnet.training.data.sample import Sample
+from uepnet.training.data.synthetic import KINDS
+from uepnet.training.decoding import DecodingRow, Way, best, compare, ways, why
 from uepnet.training.evaluate import Result, evaluate, per_scene, summary
 from uepnet.training.gallery import draw_worst
 from uepnet.training.prepare import load_network
-from uepnet.training.region import cell_shares
-from uepnet.training.sample import Sample
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,9 @@ def test_the_worst_pictures_show_truth_and_count_over_the_whole_frame(place: Pat
     draw_worst([sample], [Result(sample.name, 3, count, count.count, 0.1)], artifact, tmp_path / "worst.png")
     with Image.open(tmp_path / "worst.png") as gallery:
         drawn = np.asarray(gallery)[30:-8, 2 * gallery.width // 3 + 8 : -8]  # the prediction, its edges aside
-    assert np.ptp(drawn.reshape(-1, 3), axis=0).max() == 0  # evenly filled
+    pixels = drawn[(drawn != (255, 0, 0)).any(axis=2)]  # without the red rectangle around the worst region
+    assert np.ptp(pixels, axis=0).max() == 0  # evenly filled
+    assert 0 < len(pixels) < drawn.shape[0] * drawn.shape[1]  # and there is one
 
 
 def test_a_run_is_evaluated_through_torch(place: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,6 +87,17 @@ def test_a_run_is_evaluated_through_torch(place: Path, run: Path, capsys: pytest
     assert "torch on cpu" in json.loads(capsys.readouterr().out)["model"]
     assert main([*line.split(), "--device", "tpu"]) == 2
     assert "Device tpu cannot run" in capsys.readouterr().err
+
+
+def test_a_missing_picture_is_reported_before_the_first_is_counted(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f"{place}/crowds/part_A/train_data/images/IMG_1.jpg,1,1", "gone.jpg,1,1"]
+    (tmp_path / "points.csv").write_text("\n".join(["image,x,y", *rows]))
+    monkeypatch.setattr("uepnet.training.evaluate.count_image", None)
+    line = f"evaluate --dataset csv --root {tmp_path} --split train --model {place / 'toy'} --quiet"
+    assert main(line.split()) == 2
+    assert "gone.jpg is missing" in capsys.readouterr().err
 
 
 def test_calibration_is_fitted_on_its_own_split_and_written(place: Path, tmp_path: Path) -> None:
@@ -107,13 +120,23 @@ def test_a_range_can_be_fitted_on_all_of_data_that_the_model_never_saw(place: Pa
     assert fitted is not None and fitted.images == 48
 
 
+def test_a_range_is_not_fitted_to_pictures_that_the_model_was_trained_on(
+    place: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = len(dataset.load("shanghaitech-a", place / "crowds", "fit"))
+    line = f"evaluate --dataset shanghaitech-a --root {place / 'crowds'} --model {run} --quiet --calibrate train"
+    assert main(line.split()) == 2
+    assert f"was trained on {seen} of these 48 pictures" in capsys.readouterr().err
+    assert Artifact.load(run).calibration is None
+
+
 @pytest.mark.parametrize(
     ("command", "output", "words"),
     [
         ("evaluate", "--csv nowhere/errors.csv", "no folder"),
-        ("evaluate", "--worst worst.xyz", "a picture ends in"),
+        ("evaluate", "--worst worst.xyz", "the name must end in"),
         ("partition", "--plot nowhere/intervals.png", "no folder"),
-        ("analyse discretisation", "--plot .", "it is a folder"),
+        ("analyse discretisation", "--plot .", "is a folder"),
     ],
 )
 def test_outputs_that_cannot_be_written_are_refused_at_once(
@@ -136,6 +159,38 @@ def test_a_range_holds_the_truth_as_often_as_it_says(noise: float) -> None:
         bounds = [fitted.range(count) for count in counts[80:]]
         covered += [low <= truth <= high for (low, high), truth in zip(bounds, truths[80:], strict=True)]
     assert 0.88 <= np.mean(covered) <= 0.95
+
+
+def kinds(rng: np.random.Generator, images: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(counts, truths, doubts, weights) of an easy kind, four times as frequent as a difficult one."""
+    difficult = np.arange(images) % 5 == 0
+    truths = rng.lognormal(4.5, 1.0, images)
+    counts = truths * rng.lognormal(0, np.where(difficult, 0.4, 0.05))
+    doubts = np.where(difficult, 2.0, 0.4) * rng.lognormal(0, 0.2, images)
+    return counts, truths, doubts, np.where(difficult, 4.0, 1.0)
+
+
+def test_a_range_of_several_kinds_of_scene_holds_on_each_and_is_wider_where_the_network_doubts() -> None:
+    rng = np.random.default_rng(8)
+    fitted = fit_kinds(*kinds(rng, 200))
+    counts, truths, doubts, weights = kinds(rng, 1000)
+    bounds = [fitted.range(count, doubt) for count, doubt in zip(counts, doubts, strict=True)]
+    inside = np.array([low <= truth <= high for (low, high), truth in zip(bounds, truths, strict=True)])
+    assert inside[weights == 1].mean() >= 0.85 and 0.8 <= inside[weights == 4].mean() <= 0.97
+    (easy_low, easy_high), (low, high) = fitted.range(100, 0.4), fitted.range(100, 2.0)
+    assert 2 * (easy_high - easy_low) < high - low
+    assert fitted.range(100) == fitted.range(100, 1e9)  # without a doubt, as with the largest
+
+
+def test_two_data_sets_are_calibrated_together_on_all_held_back_images(place: Path, tmp_path: Path) -> None:
+    model = toy_model(tmp_path / "toy", "expectation")
+    release(tmp_path / "b", part="B", images=32)
+    roots = {"shanghaitech-a": place / "crowds", "shanghaitech-b": tmp_path / "b"}
+    line = f"evaluate --dataset {','.join(roots)} --root {','.join(map(str, roots.values()))} --model {model}"
+    assert main([*line.split(), "--quiet", "--json", "--calibrate", "held-back"]) == 0
+    fitted = Artifact.load(model).calibration
+    splits = [(name, root, split) for name, root in roots.items() for split in ("val", "calibration")]
+    assert fitted is not None and fitted.images == sum(len(dataset.load(*one)) for one in splits)
 
 
 def test_a_count_lies_in_its_own_range() -> None:
@@ -202,8 +257,10 @@ def test_every_way_of_decoding_agrees_with_the_served_path(place: Path, run: Pat
         assert rows[index].mae[0] == pytest.approx(float(np.mean([abs(r.error) for r in results])), rel=1e-3)
 
 
-def row(way: Way, errors: list[float], mae: float = 10.0, empty: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Row:
-    return Row(way, (mae,), (tuple(errors),), (0.0,), empty)
+def row(
+    way: Way, errors: list[float], mae: float = 10.0, empty: tuple[float, float, float] = (0.0, 0.0, 0.0)
+) -> DecodingRow:
+    return DecodingRow(way, (mae,), (tuple(errors),), (0.0,), empty)
 
 
 PLAIN = Way("expectation", 1.0, 0.05)
@@ -233,6 +290,16 @@ def test_of_ways_that_the_images_cannot_tell_apart_the_plainest_is_taken() -> No
         assert best([better, plain]) is better
 
 
+def test_the_choice_of_a_decoding_is_explained() -> None:
+    plain, luckier = row(PLAIN, [0.10, 0.12, 0.08, 0.11]), row(Way("argmax"), [0.04, 0.14, 0.05, 0.13])
+    better, seeing = row(Way("argmax"), [0.09, 0.11, 0.07, 0.10]), row(PLAIN, [0.01] * 4, empty=(4.0, 9.0, 5.0))
+    assert why(better, [better, plain]) == "argmax x1 has the lowest scaled error of all 2 decodings."
+    told = why(plain, [luckier, plain, seeing])
+    assert told.startswith("argmax x1 has the lowest scaled error of the 2 of 3 decodings that count nobody")
+    assert "T 1 floor 0.05 x1 has 13.9% more, which is negligible or may be chance" in told
+    assert why(seeing, [seeing]).startswith("No decoding counts nobody")
+
+
 def test_one_image_tells_nothing() -> None:
     plain, odd = row(PLAIN, [2.0]), row(Way("argmax"), [1.0])
     assert best([odd, plain]) is plain
@@ -248,7 +315,9 @@ def test_the_model_s_own_size_is_kept_unless_another_is_better() -> None:
 def test_the_best_way_is_written_into_the_run(place: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = f"analyse decoding --dataset shanghaitech-a --root {place / 'crowds'} --model {run} --write --json"
     assert main(line.split()) == 0
-    chosen = json.loads(capsys.readouterr().out)["chosen"]["way"]
+    answer = json.loads(capsys.readouterr().out)
+    chosen = answer["chosen"]["way"]
+    assert "has the lowest scaled error of" in answer["reason"]
     artifact = Artifact.load(run)
     assert artifact.decoding == chosen["decoding"] and artifact.mirror == chosen["mirror"]
 
@@ -284,7 +353,7 @@ def test_no_way_is_written_for_a_run_that_sees_people_everywhere(
     assert main(line.split()) == 1
     told = capsys.readouterr()
     assert "chosen" not in told.out and "too many" in told.out
-    assert "in pictures that hold nobody, so none is chosen" in told.err
+    assert "in images without people, so none is chosen" in told.err
     assert Artifact.load(blind) == before
     assert main([*line.split(), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["fit_for_service"] is False
@@ -302,7 +371,7 @@ def test_analyses_answer_with_numbers_and_a_picture(
         assert plot.width > 800
     if what == "discretisation":
         table = answer["table"]
-        assert set(table) == {"uep", "uniform-length", "uniform-number", "two-linear", "log"}
+        assert set(table) == {"uep", "uniform-length", "uniform-number", "two-linear", "log", "s-dcnet", "liu"}
         assert table["uep"]["mean"] < table["uniform-length"]["midpoint"]
     if what == "contributions":
         assert sum(answer["shares"]) == pytest.approx(1)

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,28 +8,24 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from support.paths import ROOT
 from torch import nn
 from torch.nn import functional
 
 from uepnet.cli import main
-from uepnet.model.artifact import Artifact, Expectation, Head, Layout, Normalisation, Tiling
-from uepnet.model.errors import DataError, ModelError
+from uepnet.model.artifact import Artifact, Expectation, Head, Layout, Normalisation, Scales, Tiling
+from uepnet.model.errors import DataError, InputError, ModelError
 from uepnet.model.intervals import classify
 from uepnet.model.network import UEPNet, build
 from uepnet.model.runtime import Runtime
 from uepnet.model.shapes import ShapePolicy
-from uepnet.training.export import (
-    Workbench,
-    check_half_range,
-    check_occupied,
-    export,
-    folded,
-    to_onnx,
-    torch_answers,
-)
+from uepnet.training.export import _decoded_by, check_half_range, check_occupied, export, prove
+from uepnet.training.half_precision import half_difference
+from uepnet.training.onnx_graph import Half, folded, to_onnx
 from uepnet.training.parity import Probe, compare, cut_probes
 from uepnet.training.prepare import load_network
+from uepnet.training.workbench import Reference, Workbench
 
 BORDERS = (0.00016, *(0.3 * step for step in range(1, 11)))
 PROXIES = (0.0, *((low + high) / 2 for low, high in zip(BORDERS, (*BORDERS[1:], 3.5), strict=True)))
@@ -142,7 +139,7 @@ def test_an_exported_file_holds_its_metadata_and_no_trace_of_the_machine(model: 
     properties = {entry.key: entry.value for entry in graph.metadata_props}
     artifact = Artifact.load(model)
     assert properties == {"name": "patches", "version": "1", "inference_hash": artifact.inference_hash}
-    assert b"stack_trace" not in content and str(Path(__file__).parents[2]).encode() not in content
+    assert b"stack_trace" not in content and str(ROOT).encode() not in content
     assert "BatchNormalization" not in {node.op_type for node in graph.graph.node}
     names = [node.name for node in graph.graph.node if node.op_type == "Conv"]
     assert "encoder.stages.1.0.depthwise.conv" in names and len(set(names)) == len(names)
@@ -157,7 +154,7 @@ def test_any_batch_height_and_width_runs(model: Path, run: Path, precision: str)
     artifact = Artifact.load(run)
     network = load_network(run, artifact)
     probes = [Probe(str(index), tile) for index, tile in enumerate(tiles)]
-    truth = torch_answers(network, artifact, probes)
+    truth = Reference.of(network, artifact, probes).maps
     assert compare(probes, truth, runtime.run(tiles), artifact).count_difference < 0.005
 
 
@@ -186,6 +183,12 @@ def test_counts_and_variance_follow_the_definition(model: Path, run: Path) -> No
         assert (classes == scores.argmax(0)).mean() > 0.999
 
 
+def test_an_export_by_argmax_counts_as_argmax_does_at_serving_time(artifact: Artifact) -> None:
+    chosen = artifact.model_copy(update={"scales": Scales(first_side=256, crowded=0.2, beside=0.1), "scale": 1.5})
+    assert _decoded_by(chosen, "argmax") == chosen.read_by("argmax")
+    assert _decoded_by(chosen, "argmax").scales is None
+
+
 @pytest.mark.parametrize("decoding", ["argmax", "regression"])
 def test_other_decodings_export_too(artifact: Artifact, tmp_path: Path, decoding: str) -> None:
     changes: dict[str, object] = {"decoding": decoding}
@@ -195,9 +198,10 @@ def test_other_decodings_export_too(artifact: Artifact, tmp_path: Path, decoding
     torch.manual_seed(1)
     network = build(other.layout).eval()
     probes = [Probe("p", picture(np.random.default_rng(5), 96, 64))]
-    bench = Workbench(tmp_path, other, probes, torch_answers(network, other, probes))
-    bench.place("fp32", to_onnx(folded(network), other))
-    assert bench.measure("fp32").count_difference < 0.001
+    difference = Workbench(tmp_path, other).difference(
+        to_onnx(folded(network), other), "fp32", Reference.of(network, other, probes)
+    )
+    assert difference.count_difference < 0.001
 
 
 # Refusals
@@ -210,10 +214,10 @@ def test_a_graph_that_counts_differently_is_refused_with_the_place(
     network = load_network(run, artifact)
     with torch.no_grad():
         network.heads[0][2].bias[5] += 1.0  # type: ignore[index, union-attr, operator]
-    bench = Workbench(tmp_path, artifact, probes, torch_answers(network, artifact, probes))
-    (tmp_path / "model.fp32.onnx").write_bytes((model / "model.fp32.onnx").read_bytes())
+    reference = Reference.of(network, artifact, probes)
+    exported = onnx.load(model / "model.fp32.onnx")
     with pytest.raises(ModelError, match=r"fp32 was refused: .* the limit is 0\.1%; worst: \d\.png at .* counts"):
-        bench.prove("fp32")
+        prove(exported, "fp32", bench=Workbench(tmp_path, artifact), reference=reference, fp32=exported)
 
 
 def test_a_network_that_uses_few_classes_proves_nothing(artifact: Artifact, probes: list[Probe]) -> None:
@@ -221,10 +225,10 @@ def test_a_network_that_uses_few_classes_proves_nothing(artifact: Artifact, prob
     with torch.no_grad():
         for head in network.heads:
             head[2].bias[0] = 1e3  # type: ignore[index, operator]
-    truth = torch_answers(network, artifact, probes)
-    with pytest.raises(ModelError, match=r"answers with 1 classes on the 8 tiles.*--unproven"):
-        check_occupied(truth, artifact, unproven=False)
-    check_occupied(truth, artifact, unproven=True)
+    reference = Reference.of(network, artifact, probes)
+    with pytest.raises(ModelError, match=r"on the 8 tiles have too few classes for a comparison \(1; .*--unproven"):
+        check_occupied(reference, artifact, unproven=False)
+    check_occupied(reference, artifact, unproven=True)
 
 
 def test_activations_beyond_fp16_are_refused_by_layer(run: Path, probes: list[Probe]) -> None:
@@ -238,21 +242,61 @@ def test_activations_beyond_fp16_are_refused_by_layer(run: Path, probes: list[Pr
         check_half_range(network, artifact, probes)
 
 
+def test_fp16_is_proven_by_its_arithmetic_and_not_by_a_cpu_that_computes_the_file_in_fp32(
+    run: Path, probes: list[Probe], tmp_path: Path
+) -> None:
+    """A large value that all classes share changes no probability in fp32, and leaves no digits for them in fp16."""
+    shutil.copytree(run, tmp_path / "run")
+    weights = load_file(run / "weights.safetensors")
+    for head in range(2):
+        weights[f"heads.{head}.0.bias"][0] = 16000.0
+        weights[f"heads.{head}.2.weight"][:, 0] = 1.0
+    save_file(weights, tmp_path / "run" / "weights.safetensors")
+    done = export(tmp_path / "run", tmp_path / "out", ["fp32", "fp16"], probes=probes, unproven=True)
+    assert set(done.artifact.files) == {"fp32"}
+    assert "fp16 was refused: its counts differ" in done.refused["fp16"]
+
+    artifact = Artifact.load(tmp_path / "run")
+    network = folded(load_network(tmp_path / "run", artifact))
+    reference = Reference.of(network, artifact, probes)
+    on_this_cpu = Workbench(tmp_path, artifact).difference(to_onnx(Half(network), artifact), "fp16", reference)
+    assert on_this_cpu.count_difference < 0.005
+
+
+def test_fp16_that_answers_no_numbers_is_refused(run: Path, probes: list[Probe]) -> None:
+    artifact = Artifact.load(run)
+    network = folded(load_network(run, artifact))
+    reference = Reference.of(network, artifact, probes[:1])
+    with torch.no_grad():
+        network.heads[0][2].bias += 7e4  # type: ignore[index, union-attr, operator]
+    with pytest.raises(ModelError, match="fp16 was refused: A count is not a finite number"):
+        half_difference(network, artifact, probes[:1], reference.maps)
+
+
+def test_fp16_arithmetic_is_close_to_fp32_but_not_the_same(run: Path, probes: list[Probe]) -> None:
+    artifact = Artifact.load(run)
+    network = folded(load_network(run, artifact))
+    before = [value.clone() for value in network.parameters()]
+    difference = half_difference(network, artifact, probes, Reference.of(network, artifact, probes).maps)
+    assert 1e-6 < difference.cell_difference < 0.005
+    assert all(torch.equal(one, other) for one, other in zip(before, network.parameters(), strict=True))
+
+
 def test_a_refused_precision_is_left_out_and_the_rest_is_kept(
     run: Path, probes: list[Probe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("uepnet.training.export.MAX_HALF", 0.001)
-    done = export(run, tmp_path / "out", ["fp32", "fp16"], probes, [])
+    done = export(run, tmp_path / "out", ["fp32", "fp16"], probes=probes)
     assert set(done.refused) == {"fp16"} and set(done.artifact.files) == {"fp32"}
     assert Runtime(tmp_path / "out").precision == "fp32"
     with pytest.raises(DataError, match="is not empty"):
-        export(run, tmp_path / "out", ["fp32"], probes, [])
+        export(run, tmp_path / "out", ["fp32"], probes=probes)
 
 
 def test_a_run_without_weights_says_so(artifact: Artifact, probes: list[Probe], tmp_path: Path) -> None:
     artifact.save(tmp_path)
     with pytest.raises(ModelError, match=r"weights\.safetensors does not hold the weights"):
-        export(tmp_path, tmp_path / "out", ["fp32"], probes, [])
+        export(tmp_path, tmp_path / "out", ["fp32"], probes=probes)
 
 
 def test_the_command_refuses_what_it_does_not_know(
@@ -261,7 +305,7 @@ def test_the_command_refuses_what_it_does_not_know(
     assert main(["export", str(run), "--out", str(tmp_path / "m"), "--precision", "fp64"]) == 2
     assert "takes fp32, fp16, int8, not 'fp64'" in capsys.readouterr().err
     assert main(["export", str(run), "--out", str(tmp_path / "m")]) == 2  # no config.json: whose images?
-    assert "name a folder with --images" in capsys.readouterr().err
+    assert "give a folder of images with --images" in capsys.readouterr().err
 
 
 # int8
@@ -282,3 +326,19 @@ def test_int8_is_within_its_limit_or_refused(
         assert code == 0 and files["int8"]["parity"]["count_difference"] <= 0.02
         kinds = {node.op_type for node in onnx.load(out / "model.int8.onnx").graph.node}
         assert {"QuantizeLinear", "DequantizeLinear"} <= kinds
+
+
+# Decoding
+
+
+def test_a_run_is_exported_with_the_decoding_of_the_paper(
+    run: Path, probes: list[Probe], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = export(run, tmp_path / "out", ["fp32"], probes=probes, decoding="argmax")
+    assert "not proven" not in caplog.text  # proving them is what the export does
+    assert done.artifact.decoding == "argmax" and done.artifact.calibration is None
+    graph = onnx.load(tmp_path / "out" / "model.fp32.onnx").graph
+    assert [output.name for output in graph.output] == ["classes_0", "classes_1"]
+    assert Artifact.load(run).decoding == "expectation"  # the run is as it was
+    with pytest.raises(InputError, match="cannot be decoded by regression"):
+        export(run, tmp_path / "other", ["fp32"], probes=probes, decoding="regression")

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from uepnet.model.artifact import Artifact
 from uepnet.model.runtime import BUNDLED
-from uepnet.training.train import Losses
+from uepnet.training.losses import TrainingLoss
 
 
 @given(st.floats(0, 500), st.floats(0, 500), st.floats(0.05, 0.95))
 def test_the_count_loss_is_least_at_the_mean_of_what_may_be_there(low: float, high: float, chance: float) -> None:
     """Where a block holds `high` people with some chance and else `low`, the best answer is the mean of both."""
-    losses = Losses(Artifact.load(BUNDLED), 1.0)
+    losses = TrainingLoss(Artifact.load(BUNDLED), 1.0)
 
     def expected(answer: float) -> float:
         blocks = [losses._count_error(torch.full((1, 1, 1), answer), torch.full((1, 1, 1), t)) for t in (low, high)]
@@ -28,7 +28,7 @@ def test_the_count_loss_is_least_at_the_mean_of_what_may_be_there(low: float, hi
 @pytest.mark.parametrize("count_loss", [0.0, 1.0])
 def test_cells_that_are_not_judged_teach_nothing(count_loss: float) -> None:
     torch.manual_seed(0)
-    losses = Losses(Artifact.load(BUNDLED), count_loss)
+    losses = TrainingLoss(Artifact.load(BUNDLED), count_loss)
     logits = [torch.randn(2, classes, 16, 16, requires_grad=True) for classes in (25, 26)]
     counts = torch.rand(2, 16, 16)
     counts[:, :2] = torch.nan

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from uepnet.model.artifact import Layout
-from uepnet.model.network import Normed, build, encoder_weights
+from uepnet.model.network import Normed, build
 
 
 def count(module: torch.nn.Module) -> float:
@@ -22,19 +22,14 @@ def test_the_light_network_has_a_few_million_parameters() -> None:
     assert 3 < count(build(Layout(encoder="efficientnet-lite0", width=128, classes=(25, 26)))) < 5
 
 
-@pytest.mark.parametrize("encoder", ["vgg16", "efficientnet-lite0"])
+@pytest.mark.parametrize("decoder", ["full", "lean"])
+@pytest.mark.parametrize("encoder", ["vgg16", "efficientnet-lite0", "efficientnet-lite2"])
 @pytest.mark.parametrize("cell", [8, 16, 32])
-def test_logits_come_out_one_a_cell(encoder: str, cell: int) -> None:
-    layout = Layout(encoder=encoder, width=16, classes=(5, 6), cell=cell)  # type: ignore[arg-type]
+def test_logits_come_out_one_a_cell(encoder: str, decoder: str, cell: int) -> None:
+    layout = Layout(encoder=encoder, decoder=decoder, width=16, classes=(5, 6), cell=cell)  # type: ignore[arg-type]
     first, second = build(layout).eval()(torch.zeros(2, 3, 64, 96))
     assert first.shape == (2, 5, 64 // cell, 96 // cell)
     assert second.shape == (2, 6, 64 // cell, 96 // cell)
-
-
-def test_torchvision_s_vgg_keys_fit() -> None:
-    network = build(Layout(encoder="vgg16", width=16, classes=(5,)))
-    state = dict(network.encoder.state_dict())
-    assert encoder_weights("vgg16", state | {"classifier.0.weight": torch.zeros(1)}).keys() == state.keys()
 
 
 def test_the_paper_s_layers_start_small_and_unbiased() -> None:
@@ -71,3 +66,23 @@ def test_early_stages_can_be_named() -> None:
         network = build(Layout(encoder=encoder, width=16, classes=(5,)))  # type: ignore[arg-type]
         assert network.encoder.early(0) == []
         assert len(network.encoder.early(3)) >= 3
+
+
+@pytest.mark.parametrize(
+    ("member", "channels", "blocks", "parameters"),
+    [
+        (0, (40, 112, 320), (1, 2, 2, 3, 3, 4, 1), 4.65),
+        (1, (40, 112, 320), (1, 3, 3, 4, 4, 5, 1), 5.42),
+        (2, (48, 120, 352), (1, 3, 3, 4, 4, 5, 1), 6.09),
+    ],
+)
+def test_the_family_has_the_published_sizes(
+    member: int, channels: tuple[int, ...], blocks: tuple[int, ...], parameters: float
+) -> None:
+    layout = Layout(encoder=f"efficientnet-lite{member}", width=16, classes=(5,))  # type: ignore[arg-type]
+    encoder = build(layout).encoder
+    assert encoder.channels == channels
+    assert tuple(len(stage) for stage in encoder.stages) == blocks
+    # The published number has the last 1x1 layer to 1280 channels, its norm and the classifier of 1000 classes.
+    last = channels[-1] * 1280 + 2 * 1280 + 1281 * 1000
+    assert count(encoder) + last / 1e6 == pytest.approx(parameters, abs=0.02)

@@ -1,5 +1,8 @@
 """The laws of the partition, and the paper's numbers on the paper's data."""
 
+import argparse
+import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,14 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.scenes import release
 
+from uepnet.cli import main
+from uepnet.commands import train as train_command
 from uepnet.model.errors import DataError
 from uepnet.model.intervals import classify
-from uepnet.training import dataset
-from uepnet.training.partition import T_0, Method, discretisation_error, partition, uniform_error
-from uepnet.training.targets import local_counts
+from uepnet.training.data import dataset
+from uepnet.training.data.targets import local_counts, local_counts_of
+from uepnet.training.partition import T_0, Method, TopInterval, discretisation_error, partition, uniform_error
+from uepnet.training.prepare import make_artifact, repeated, training_parts
 
-DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "ShanghaiTech"
 METHODS: list[Method] = ["uep", "uniform-length", "uniform-number", "two-linear", "log"]
 
 continuous = st.builds(
@@ -61,18 +67,19 @@ def test_every_count_belongs_to_exactly_one_interval(counts: np.ndarray) -> None
 
 
 @settings(max_examples=40)
-@given(st.one_of(continuous, tied), st.integers(3, 12))
-def test_n_times_l_is_uniform_up_to_one_block_of_ties(counts: np.ndarray, intervals: int) -> None:
+@given(st.one_of(continuous, tied), st.integers(3, 12), st.sampled_from(["largest", "filled"]))
+def test_n_times_l_is_uniform_up_to_one_block_of_ties(counts: np.ndarray, intervals: int, top: TopInterval) -> None:
     ordered = np.sort(counts[counts >= T_0])
     try:
-        borders = uniform_error(ordered, intervals, T_0)
+        borders = uniform_error(ordered, intervals, T_0, top)
     except DataError:
         return  # ties may leave no such partition: saying so is the other right answer
-    edges = np.append(borders, ordered[-1])
+    # The search moved the last border of `largest` to the largest count: the others come from the pass.
+    edges = borders[:-1] if top == "largest" else borders
     # An interval's error with and without the block of equal counts that ended it encloses the common target.
-    with_block, without = [], []
+    with_block, without = [np.inf], [0.0]
     start = 0
-    for left, right in pairwise(edges[:-1]):
+    for left, right in pairwise(edges):
         through = np.searchsorted(ordered, right, side="right") - start
         before_value = ordered[np.searchsorted(ordered, right, side="left") - 1]
         before = np.searchsorted(ordered, right, side="left") - start
@@ -80,6 +87,49 @@ def test_n_times_l_is_uniform_up_to_one_block_of_ties(counts: np.ndarray, interv
         without.append((before_value - left) * before if before else 0.0)
         start += through
     assert max(without) <= min(with_block) * (1 + 1e-9)
+
+
+@settings(max_examples=40)
+@given(continuous, st.integers(3, 12))
+def test_the_top_interval_holds_the_largest_count_alone_or_as_much_as_the_others(
+    counts: np.ndarray, intervals: int
+) -> None:
+    alone, filled = (partition(counts, intervals, heads="single", top=top) for top in ("largest", "filled"))
+    assert alone.heads[0].borders[-1] == alone.t_max == counts.max()
+    assert alone.samples[0][-1] == 1
+    assert filled.heads[0].borders[-1] < filled.t_max
+    assert filled.n_l(0)[-1] > 0
+
+
+def algorithm_1(ordered: np.ndarray, intervals: int) -> tuple[list[float], list[float]]:
+    """The loop of Algorithm 1 as printed, to the limit of floating point: the endpoints at its last L and H."""
+    low, high = 0.0, ordered.size * (ordered[-1] - T_0)
+    at_low: list[float] = []
+    at_high: list[float] = []
+    while low < (target := (low + high) / 2) < high:
+        border, n, endpoints = T_0, 0, [T_0]
+        for count in ordered:
+            n += 1
+            if (count - border) * n > target:
+                n, border = 0, float(count)
+                endpoints.append(border)
+        if len(endpoints) >= intervals or (len(endpoints) == intervals - 1 and (ordered[-1] - border) * n > target):
+            low, at_low = target, endpoints
+        else:
+            high, at_high = target, endpoints
+    return at_low, at_high
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("intervals", [4, 9])
+def test_the_loop_of_algorithm_1_ends_between_the_two_readings(seed: int, intervals: int) -> None:
+    """Where its search ends, m intervals become m - 1: from above the top interval is filled, from below it is not."""
+    ordered = np.sort(np.random.default_rng(seed).exponential(0.3, 400) + T_0)
+    _, above = algorithm_1(ordered, intervals)
+    assert uniform_error(ordered, intervals, T_0, "filled").tolist() == above
+    below, _ = algorithm_1(ordered, intervals - 1)
+    assert len(below) == intervals - 1
+    assert uniform_error(ordered, intervals, T_0, "largest").tolist() == below
 
 
 def test_a_border_never_splits_equal_counts() -> None:
@@ -136,15 +186,13 @@ def test_data_that_cannot_be_divided_is_refused_with_the_reason(counts: np.ndarr
         partition(counts, intervals)
 
 
-def _maps(name: str, cell: int = 8) -> list[np.ndarray]:
-    if not DATA.is_dir():
-        pytest.skip("the ShanghaiTech images are not beside the project")
-    return [local_counts(s.points, s.kernel.sigmas(s.points, *s.size), s.size, cell) for s in dataset.load(name, DATA)]
+def _maps(name: str, root: Path, cell: int = 8) -> list[np.ndarray]:
+    return [local_counts(s.points, s.kernel.sigmas(s.points, *s.size), s.size, cell) for s in dataset.load(name, root)]
 
 
 @pytest.mark.data
-def test_part_b_s_discretisation_error_has_the_size_that_the_paper_reports() -> None:
-    maps = _maps("shanghaitech-b")
+def test_part_b_s_discretisation_error_has_the_size_that_the_paper_reports(real_data: Callable[[str], Path]) -> None:
+    maps = _maps("shanghaitech-b", real_data("ShanghaiTech"))
     counts = np.concatenate([counts.ravel() for counts in maps])
     errors = {
         proxies: discretisation_error(maps, partition(counts, proxies=proxies).heads[0])
@@ -155,12 +203,48 @@ def test_part_b_s_discretisation_error_has_the_size_that_the_paper_reports() -> 
 
 
 @pytest.mark.data
-def test_part_a_is_divided_as_its_authors_published_it_into_intervals_of_equal_error() -> None:
-    counts = np.concatenate([counts.ravel() for counts in _maps("shanghaitech-a")])
+def test_part_a_is_divided_into_intervals_of_equal_error_below_its_largest_count(
+    real_data: Callable[[str], Path],
+) -> None:
+    counts = np.concatenate([counts.ravel() for counts in _maps("shanghaitech-a", real_data("ShanghaiTech"))])
     made = partition(counts)
     *closed, top = made.n_l(0)
     assert np.ptp(closed) / np.mean(closed) < 0.01
-    assert 0 < top < 0.05 * np.mean(closed)  # what is left, but a class with samples
-    published = {1: 0.00482, 5: 0.0481, 9: 0.142, 13: 0.336, 17: 0.762, 19: 1.21, 21: 2.14}
-    for index, border in published.items():
-        assert made.heads[0].borders[index] == pytest.approx(border, rel=0.1)
+    assert top == 0 and made.samples[0][-1] == 1
+    assert made.heads[0].borders[-1] == made.t_max
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--preset fast", "--input-scale 1.5", "--preset paper --train-on all", "--train-on fit --top-interval filled"],
+)
+def test_the_command_shows_the_intervals_that_training_uses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str
+) -> None:
+    release(tmp_path / "crowds", images=24)
+    data = ["--dataset", "shanghaitech-a", "--root", str(tmp_path / "crowds"), "--intervals", "6", *options.split()]
+    assert main(["partition", *data, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    parser = argparse.ArgumentParser()
+    train_command.configure(parser)
+    config = train_command._config(parser.parse_args(data))
+    artifact = make_artifact("run", config, repeated(training_parts(config), ()))
+    assert [tuple(head["borders"]) for head in shown["heads"]] == [head.borders for head in artifact.heads]
+    assert [tuple(head["proxies"]) for head in shown["heads"]] == [head.proxies for head in artifact.heads]
+    assert shown["t_max"] == artifact.t_max
+
+
+def test_a_larger_scale_spreads_people_over_more_cells(tmp_path: Path) -> None:
+    samples = dataset.load("shanghaitech-a", release(tmp_path / "crowds", images=6), "train")
+    small, large = (local_counts_of(samples, 8, scale=scale) for scale in (1.0, 2.0))
+    assert large.size == 4 * small.size
+    assert large.sum() == pytest.approx(small.sum(), rel=1e-4)  # nobody is lost
+    assert large.max() < small.max()
+
+
+def test_a_split_and_an_option_of_training_exclude_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["partition", "--dataset", "csv", "--root", str(tmp_path), "--split", "fit", "--train-on", "fit"]
+    assert main(line) == 2
+    assert "use --train-on" in capsys.readouterr().err

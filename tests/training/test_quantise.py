@@ -1,6 +1,6 @@
-"""A small graph in which one layer cannot stand int8: the search must find exactly that one."""
+"""A small graph in which one layer loses too much in int8: the search must find exactly that one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -10,14 +10,13 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from uepnet.model.artifact import Precision
 from uepnet.training.parity import Difference, Probe
 from uepnet.training.quantise import BINS, _clipped, quantise
 
 
 def graph(outlier: float) -> onnx.ModelProto:
     """tiles -> six convolutions in a row -> counts. The second also makes a channel `outlier` times as large as the
-    others, which the third ignores: in int8 that channel takes all the levels, and the counts go to ruin."""
+    others, which the third ignores: in int8 that channel takes all the levels, and the counts become useless."""
     rng = np.random.default_rng(0)
     names = ("first", "second", "third", "fourth", "fifth", "sixth")
     weights = {name: rng.uniform(0.1, 1, (4, 4, 1, 1)).astype(np.float32) / 4 for name in names}
@@ -44,22 +43,25 @@ def counts_of(model: onnx.ModelProto, probes: Sequence[Probe]) -> list[NDArray[n
     return [session.run(None, {"tiles": probe.pixels[np.newaxis]})[0] for probe in probes]
 
 
-class Scales:
-    """Weighs a graph against the float one on the same tiles."""
+class Measure:
+    """The difference of a graph's counts from those of the float graph on the same tiles."""
 
     def __init__(self, model: onnx.ModelProto, probes: Sequence[Probe]) -> None:
         self.probes, self.truth = probes, counts_of(model, probes)
         self.attempts = 0
 
-    def place(self, precision: Precision, model: onnx.ModelProto) -> None:
+    def __call__(self, model: onnx.ModelProto) -> Difference:
         self.attempts += 1
-        self.found = counts_of(model, self.probes)
-
-    def measure(self, precision: Precision) -> Difference:
-        pairs = list(zip(self.found, self.truth, strict=True))
+        pairs = list(zip(counts_of(model, self.probes), self.truth, strict=True))
         relative = [abs(float(a.sum() - b.sum())) / float(b.sum()) for a, b in pairs]
         cells = sum(float(np.abs(a - b).sum()) for a, b in pairs) / sum(float(b.sum()) for _, b in pairs)
         return Difference(len(pairs), 1.0, float(np.mean(relative)), cells, max(relative), "")
+
+
+def quantised_with(
+    model: onnx.ModelProto, probes: Sequence[Probe], measure: Measure, check: Callable[[onnx.ModelProto], Difference]
+) -> onnx.ModelProto:
+    return quantise(model, probes, measure=measure, check=check, limit=0.02)
 
 
 @pytest.fixture
@@ -73,32 +75,44 @@ def float_layers(model: onnx.ModelProto) -> list[str]:
     return next(entry.value for entry in model.metadata_props if entry.key == "float_layers").split()
 
 
-def test_a_graph_that_stands_int8_is_quantised_but_for_its_first_and_last_layer(probes: list[Probe]) -> None:
+def test_a_graph_that_loses_nothing_in_int8_has_only_its_first_and_last_layer_in_float(probes: list[Probe]) -> None:
     model = graph(outlier=0.2)
-    scales = Scales(model, probes)
-    quantised = next(quantise(model, probes, scales, 0.02, lambda _: None))
-    assert float_layers(quantised) == ["first", "sixth"] and scales.attempts == 1
+    measure = Measure(model, probes)
+    quantised = quantised_with(model, probes, measure, Measure(model, probes))
+    assert float_layers(quantised) == ["first", "sixth"] and measure.attempts == 1
     weights = {entry.name: entry.data_type for entry in quantised.graph.initializer}
     assert weights["second.weight_quantized"] == weights["third.weight_quantized"] == TensorProto.INT8
     scale = next(entry for entry in quantised.graph.initializer if entry.name == "second.weight_scale")
-    assert list(scale.dims) == [4]  # one a channel
+    assert list(scale.dims) == [4]  # one per channel
 
 
-def test_the_layers_that_int8_would_spoil_stay_in_float(probes: list[Probe]) -> None:
+def test_the_layers_that_lose_too_much_in_int8_stay_in_float(probes: list[Probe]) -> None:
     model = graph(outlier=3000.0)
-    scales = Scales(model, probes)
-    said: list[str] = []
-    quantised = next(quantise(model, probes, scales, 0.02, said.append))
+    measure = Measure(model, probes)
+    messages: list[str] = []
+    quantised = quantise(model, probes, measure=measure, check=measure, limit=0.02, watch=messages.append)
     assert float_layers(quantised) == ["first", "second", "third", "sixth"]
-    assert "measuring 4 layers one by one" in said
-    scales.place("int8", quantised)
-    assert scales.measure("int8").count_difference <= 0.01
+    assert "measuring 4 layers one by one" in messages
+    assert measure(quantised).count_difference <= 0.01
 
 
-def test_later_candidates_have_more_layers_in_float(probes: list[Probe]) -> None:
+def test_a_graph_that_fails_on_other_tiles_gets_more_layers_in_float(probes: list[Probe]) -> None:
     model = graph(outlier=0.2)
-    kept = [set(float_layers(each)) for each in quantise(model, probes, Scales(model, probes), 0.02, lambda _: None)]
-    assert len(kept) == 4 and all(fewer < more for fewer, more in pairwise(kept))
+    kept: list[set[str]] = []
+
+    def check(candidate: onnx.ModelProto) -> Difference:
+        kept.append(set(float_layers(candidate)))
+        return Difference(1, 1.0, 0.0 if len(kept) == 3 else 1.0, 0.0, 0.0, "")
+
+    quantised = quantised_with(model, probes, Measure(model, probes), check)
+    assert len(kept) == 3 and all(fewer < more for fewer, more in pairwise(kept))
+    assert set(float_layers(quantised)) == kept[-1]
+
+
+def test_without_a_graph_within_the_limit_the_last_one_is_returned(probes: list[Probe]) -> None:
+    model = graph(outlier=0.2)
+    quantised = quantised_with(model, probes, Measure(model, probes), lambda _: Difference(1, 1.0, 1.0, 0.0, 0.0, ""))
+    assert len(float_layers(quantised)) == 5  # of 6: the search ends before all are in float
 
 
 def test_a_rare_large_value_does_not_take_the_levels_of_all_others() -> None:
@@ -119,5 +133,5 @@ def test_a_range_holds_zero_whatever_the_values() -> None:
 def test_the_model_that_was_given_is_not_changed(probes: list[Probe]) -> None:
     model = graph(outlier=0.2)
     before = model.SerializeToString(deterministic=True)
-    list(quantise(model, probes, Scales(model, probes), 0.02, lambda _: None))
+    quantised_with(model, probes, Measure(model, probes), Measure(model, probes))
     assert model.SerializeToString(deterministic=True) == before

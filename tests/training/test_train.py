@@ -12,16 +12,20 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from scenes import release, starting_weights
+from support.scenes import release, starting_weights
 
 from uepnet.cli import main
 from uepnet.commands import train as command
 from uepnet.model.artifact import Artifact
 from uepnet.model.errors import DataError, ImageError, ModelError, OutputError
-from uepnet.training import dataset
+from uepnet.training import familiarity
 from uepnet.training.config import Config
-from uepnet.training.prepare import BUNDLED_WEIGHTS, parts_of, repeated, samples_of
-from uepnet.training.train import Progress, Schedule, train
+from uepnet.training.data import dataset
+from uepnet.training.metrics_log import StepMetrics
+from uepnet.training.prepare import load_network, parts_of, repeated, samples_of
+from uepnet.training.schedule import Schedule
+from uepnet.training.starting_weights import BUNDLED_WEIGHTS
+from uepnet.training.train import train
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +82,8 @@ def test_a_stopped_run_resumes_to_the_same_bits(place: Path, tmp_path: Path, wor
     train(tmp_path / "whole", setup)
     seen: list[int] = []
     train(tmp_path / "broken", setup, watch=lambda p: seen.append(p.step), stop=lambda: len(seen) >= 3)
-    assert not (tmp_path / "broken" / "weights.safetensors").exists()
+    assert Artifact.load(tmp_path / "broken").metrics == {"step": 3.0}  # it was never validated
+    assert load_network(tmp_path / "broken", Artifact.load(tmp_path / "broken"))  # and can be exported as it is
     train(tmp_path / "broken", setup, resume=True)
     assert_same_weights(tmp_path / "whole", tmp_path / "broken")
 
@@ -134,7 +139,6 @@ def test_a_killed_run_resumes_to_the_same_bits_and_cuts_its_log_back(place: Path
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert not (run / "weights.safetensors").exists()
     with (run / "metrics.jsonl").open("a") as log:
         log.write('{"step": 29, "kind": "train", "loss": 1.0}\n{"step": 3')  # what a kill may leave behind
     train(run, setup, resume=True)
@@ -168,7 +172,7 @@ def test_a_killed_run_resumes_to_the_same_bits_and_cuts_its_log_back(place: Path
     ids=lambda changes: "-".join(map(str, next(iter(changes.items())))),
 )
 def test_every_ablation_trains_and_counts(place: Path, tmp_path: Path, changes: dict[str, object]) -> None:
-    shown: list[Progress] = []
+    shown: list[StepMetrics] = []
     train(tmp_path / "run", config(place, steps=2, **changes), watch=shown.append)
     assert [progress.kind for progress in shown] == ["train", "train", "val"]
     assert shown[-1].values["val_mae"] >= 0
@@ -185,8 +189,8 @@ def test_every_ablation_trains_and_counts(place: Path, tmp_path: Path, changes: 
 @pytest.mark.parametrize("fixed_norms", [False, True])
 def test_bfloat16_learns_nearly_what_float32_learns(place: Path, tmp_path: Path, fixed_norms: bool) -> None:
     def losses(bfloat16: bool) -> list[float]:
-        seen: list[Progress] = []
-        settings = config(place, steps=3, seed=1, fixed_norms=fixed_norms, bfloat16=bfloat16)
+        seen: list[StepMetrics] = []
+        settings = config(place, steps=3, seed=1, fixed_norms=fixed_norms, precision="bfloat16" if bfloat16 else "fp32")
         train(tmp_path / str(bfloat16), settings, watch=seen.append)
         return [progress.values["loss"] for progress in seen if progress.kind == "train"]
 
@@ -221,7 +225,8 @@ def test_an_encoder_that_learns_slowly_stays_nearer_to_its_start(place: Path, tm
 @pytest.mark.parametrize("width", [128, 16])
 def test_without_starting_weights_the_bundled_model_is_fine_tuned(place: Path, tmp_path: Path, width: int) -> None:
     train(tmp_path / "run", config(place, init="", width=width, intervals=25, steps=1, lr=1e-9, fixed_norms=True))
-    bundled, tuned = load_file(BUNDLED_WEIGHTS), weights(tmp_path / "run")
+    bundled, _ = familiarity.split(load_file(BUNDLED_WEIGHTS))  # a new run has no familiarity head
+    tuned = weights(tmp_path / "run")
     kept = [key for key in bundled if width == 128 or key.startswith("encoder.")]
     assert kept and all(torch.allclose(bundled[key].float(), tuned[key].float(), atol=1e-6) for key in kept)
 
@@ -302,7 +307,7 @@ def test_a_checkpoint_of_another_network_is_refused(place: Path, tmp_path: Path)
         (["--freeze", "9"], "has 8 stages"),
         (["--empty", "nowhere"], "nowhere is missing"),
         (["--empty-share", "2"], "at most 1"),
-        (["--average", "1"], "below 1"),
+        (["--average", "1"], "less than 1, not 1"),
         (["--repeat", "2", "1"], "for every data set"),
         (["--repeat", "0"], "at least 1"),
     ],
@@ -327,18 +332,41 @@ def test_a_run_s_folder_may_have_any_name_but_not_a_file_s(place: Path, tmp_path
         train(tmp_path / "file", config(place))
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_damaged_image_is_one_sentence_that_names_it(tmp_path: Path, place: Path, workers: int) -> None:
-    root = release(tmp_path / "crowds", images=24)
-    for sample in dataset.load("shanghaitech-a", root, "fit"):
+def damage(samples: list[dataset.Sample]) -> None:
+    for sample in samples:
         sample.image.write_bytes(sample.image.read_bytes()[:-200])
+
+
+def test_damaged_images_are_refused_at_the_start_and_leave_nothing(tmp_path: Path, place: Path) -> None:
+    root = release(tmp_path / "crowds", images=24)
+    damage(dataset.load("shanghaitech-a", root, "fit"))
+    with pytest.raises(DataError, match=r"^IMG_\d+\.jpg: The JPEG image is damaged or truncated\. \d+ of \d+ pictures"):
+        train(tmp_path / "run", config(place, data=(("shanghaitech-a", str(root)),)))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_image_damaged_during_training_is_one_sentence_that_names_it(
+    tmp_path: Path, place: Path, workers: int
+) -> None:
+    root = release(tmp_path / "crowds", images=24)
+    samples = dataset.load("shanghaitech-a", root, "fit")
+    settings = config(place, data=(("shanghaitech-a", str(root)),), workers=workers, steps=50)
+    seen: list[int] = []
+
+    def after(metrics: StepMetrics) -> None:
+        if not seen:
+            damage(samples)
+        seen.append(metrics.step)
+
     with pytest.raises(ImageError, match=r"^\S+IMG_\d+\.jpg: The JPEG image is damaged or truncated\.$"):
-        train(tmp_path / "run", config(place, data=(("shanghaitech-a", str(root)),), workers=workers))
+        train(tmp_path / "run", settings, watch=after)
+    assert 0 < len(seen) < 50
 
 
 def test_resuming_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--resume", str(tmp_path)]) == 2
-    assert "no training run" in capsys.readouterr().err
+    assert "not a training run" in capsys.readouterr().err
 
 
 FAULTS = """

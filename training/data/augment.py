@@ -1,4 +1,4 @@
-"""Scale, crop and mirror, on the image and its points together: counts are recomputed, never interpolated."""
+"""Scale, crop and mirror, of an image together with its points: counts are recomputed, never interpolated."""
 
 import io
 import math
@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from uepnet.model.artifact import MULTIPLE
-from uepnet.model.resize import FILTER
-from uepnet.training.dataset import Points
-from uepnet.training.targets import Kernel, local_counts
+from uepnet.model.scale import FILTER
+from uepnet.training.data.dataset import Points
+from uepnet.training.data.degrade import degrade_cheaply
+from uepnet.training.data.targets import Kernel, local_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,9 @@ class Augment:
     most: int = 1024
     scale: tuple[float, float] = (0.3, 1.3)
     mirror: bool = True
-    blind: int = 0  # cells along a side cut through the image that are not judged: NaN
-    jitter: float = 0.0  # how far brightness and contrast wander, and how often colour is taken away
+    blind: int = 0  # cells along a cut through the image that are ignored (NaN)
+    degrade: float = 0.0  # the probability that a tile is degraded in the loop
+    jitter: float = 0.0  # strength of changes of brightness and contrast, and probability of grey
 
 
 def crop(
@@ -37,11 +39,11 @@ def crop(
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """One training tile [height, width, 3] and its local counts [height/cell, width/cell].
 
-    The image is thought scaled; only the pixels of the crop are resampled. A crop that reaches over the scaled
-    image's edge is filled with the padding colour and holds nobody there.
+    Only the pixels of the crop are resampled, not the whole scaled image. The part of a crop beyond the edge of the
+    scaled image is filled with the padding colour and has no people.
 
-    Half a crop beyond the image is drawn, too, and moved inside: else the outermost pixels would hardly ever be seen,
-    and that is where the distant crowd of a street camera stands.
+    Crops are drawn up to half a crop beyond the image and then moved inside. Otherwise the outermost pixels, where the
+    distant crowd of a street camera is, would hardly ever be trained.
     """
     full_height, full_width = image.shape[:2]
     factor = float(rng.uniform(*augment.scale))
@@ -59,18 +61,21 @@ def crop(
         tile, counts = tile[:, ::-1], counts[:, ::-1]
     if augment.jitter:
         tile = _jittered(tile, augment.jitter, rng)
-    return np.ascontiguousarray(tile), np.ascontiguousarray(counts)
+    tile = np.ascontiguousarray(tile)
+    if augment.degrade and rng.random() < augment.degrade:
+        tile = degrade_cheaply(tile, rng)
+    return tile, np.ascontiguousarray(counts)
 
 
 def _start(rng: np.random.Generator, side: float, crop: int) -> int:
-    """Where a crop begins. At the far end it is filled up to a whole multiple, as an image is when it is counted."""
+    """The start of a crop. At the far end it is padded to a whole multiple, as images are when they are counted."""
     room = max(0, MULTIPLE * math.ceil(round(side) / MULTIPLE) - crop)
     return min(room, max(0, int(rng.integers(-crop // 2, room + crop // 2 + 1)))) if room else 0
 
 
 def _blind(counts: NDArray[np.float32], most: int, before: tuple[int, int], after: tuple[bool, bool]) -> None:
-    """What stands beside a cut cannot be told from what stands at the image's edge, and nobody asks for it: the cells
-    of a tile's halo are dropped. Left in, it teaches a wrong answer for the edge."""
+    """Ignore the cells along a cut through the image: when the model counts, such cells belong to a tile's halo and are
+    dropped. The network cannot tell a cut from the edge of the image, so it would learn wrong counts for the edge."""
     for axis, (cut_before, cut_after) in enumerate(zip(reversed(before), reversed(after), strict=True)):
         along = np.moveaxis(counts, axis, 0)
         width = min(most, len(along) // 8)
@@ -81,8 +86,8 @@ def _blind(counts: NDArray[np.float32], most: int, before: tuple[int, int], afte
 
 
 def _jittered(tile: NDArray[np.uint8], strength: float, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Another light and another camera: gamma, contrast, brightness and tint by a table a channel; now and then
-    grey, out of focus or packed hard."""
+    """The tile as in another light or by another camera: gamma, contrast, brightness and tint by a table per channel;
+    sometimes also grey, blurred or strongly compressed."""
     gamma, contrast = np.exp(rng.uniform(-strength, strength, 2))
     level = (np.arange(256) / 255) ** gamma
     bright = 255 * (contrast * (level - 0.5) + 0.5 + rng.uniform(-strength, strength) / 2)

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from uepnet.model.errors import DataError
-from uepnet.training.annotations import (
+from uepnet.model.file_names import IMAGE_SUFFIXES, natural
+from uepnet.training.data.annotations import (
     MATLAB,
     ZERO_BASED,
     as_points,
@@ -22,23 +22,17 @@ from uepnet.training.annotations import (
     read_text,
     text_points,
 )
-from uepnet.training.matlab import read_mat
-from uepnet.training.region import Mask, in_mask, polygon_mask
-from uepnet.training.sample import ADAPTIVE, Points, Sample, upright_size
-from uepnet.training.targets import Kernel
-
-IMAGE_KINDS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"}
-
-
-def natural(path: Path) -> list[Any]:
-    """Sorts IMG_2 before IMG_10."""
-    return [int(part) if part.isdigit() else part.lower() for part in re.split(r"(\d+)", path.name)]
+from uepnet.training.data.matlab import read_mat
+from uepnet.training.data.region import Mask, in_mask, polygon_mask
+from uepnet.training.data.sample import ADAPTIVE, Points, Sample, upright_size
+from uepnet.training.data.targets import Kernel
 
 
 def images_in(folder: Path, pattern: str = "*") -> list[Path]:
     if not folder.is_dir():
         raise DataError(f"The folder {folder} is missing.")
-    return sorted((path for path in folder.glob(pattern) if path.suffix.lower() in IMAGE_KINDS), key=natural)
+    found = (path for path in folder.glob(pattern) if path.suffix.lower() in IMAGE_SUFFIXES)
+    return sorted(found, key=lambda path: natural(path.name))
 
 
 def first_folder(root: Path, *names: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""The region of an image where people are counted: a mask of pixels, and what training sees outside it."""
+"""The region of an image where people are counted: a mask of pixels, and blurring outside it."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from uepnet.training.targets import inside
+from uepnet.training.data.targets import inside
 
 Mask = NDArray[np.bool_]  # [height, width], true where people are counted
 BLUR = 11  # side of the mean filter, in pixels
@@ -30,7 +30,7 @@ def in_mask(points: NDArray[np.float64], mask: Mask) -> Mask:
 
 
 def blur_outside(image: NDArray[np.uint8], mask: Mask) -> NDArray[np.uint8]:
-    """The image [height, width, 3] with a mean filter over all that lies outside the mask."""
+    """The image [height, width, 3] with a mean filter applied outside the mask."""
     blurred = np.asarray(Image.fromarray(image).filter(ImageFilter.BoxBlur(BLUR // 2)))
     return np.where(mask[:, :, None], image, blurred)
 

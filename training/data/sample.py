@@ -1,4 +1,4 @@
-"""One annotated image, whatever data set it comes from."""
+"""One annotated image of any data set."""
 
 import struct
 from collections.abc import Callable
@@ -12,19 +12,19 @@ from PIL import Image
 
 from uepnet.model.errors import DataError, ImageError
 from uepnet.model.image import load_image
-from uepnet.training.region import Mask, blur_outside
-from uepnet.training.targets import Kernel
+from uepnet.training.data.region import Mask, blur_outside
+from uepnet.training.data.targets import Kernel
 
 Points = NDArray[np.float64]  # [people, 2] as x, y
 ADAPTIVE = Kernel()
-MAX_PIXELS = 200_000_000  # training data is trusted more than what a service is sent
+MAX_PIXELS = 200_000_000  # training data is trusted more than requests to a service
 
 
 @dataclass(frozen=True)
 class Sample:
     """One annotated image. Its annotation is read on first use; its pixels on every use, to keep memory flat.
 
-    A sample travels to the processes that load data, so what it carries can be pickled.
+    Samples are sent to the processes that load data, so they can be pickled.
     """
 
     name: str  # unique within its data set
@@ -34,6 +34,8 @@ class Sample:
     region: Callable[[], Mask] | None = field(default=None, repr=False)  # the pixels where people are counted
     scene: str = ""
     annotations: tuple[Path, ...] = field(default=(), repr=False)  # the files that belong to this image alone
+    copies: tuple[Path, ...] = field(default=(), repr=False)  # the same picture, degraded
+    notes: tuple[str, ...] = field(default=(), repr=False)  # what its reader assumed, for a person to confirm
 
     @cached_property
     def points(self) -> Points:
@@ -45,13 +47,14 @@ class Sample:
         width, height, _ = upright_size(self.image)
         return width, height
 
-    def load_image(self) -> NDArray[np.uint8]:
-        """uint8 [height, width, 3], upright RGB; blurred where people are not counted."""
+    def load_image(self, copy: int | None = None) -> NDArray[np.uint8]:
+        """uint8 [height, width, 3], upright RGB; blurred where people are not counted. `copy` is a degraded one."""
+        path = self.image if copy is None else self.copies[copy]
         try:
-            image = load_image(self.image, max_pixels=MAX_PIXELS)
+            image = load_image(path, max_pixels=MAX_PIXELS)
         except ImageError as error:
             text = str(error)
-            raise ImageError(text if str(self.image) in text else f"{self.image}: {text}") from None
+            raise ImageError(text if str(path) in text else f"{path}: {text}") from None
         return image if self.region is None else blur_outside(image, self.region())
 
 

@@ -1,20 +1,19 @@
-"""Which images are held back from training, by name and content: what splits.json publishes."""
+"""The images that are held back from training, by name and content, as published in splits.json."""
 
 import hashlib
 from pathlib import Path
 
 from uepnet.model.errors import DataError
-from uepnet.training.dataset import LEFT_OUT, Sample, load
+from uepnet.training.data.dataset import Sample, left_out, load
 
 PUBLISHED = Path(__file__).with_name("splits.json")
 
 
 def held_back(dataset: str, root: Path) -> dict[str, dict[str, str]]:
     """`val`, `calibration`, `check` and `left_out`: each file name with the sha256 of the image file."""
-    left_out = LEFT_OUT.get(dataset, frozenset())
     samples = load(dataset, root, "train")
     groups = {split: _part(dataset, root, split) for split in ("val", "calibration", "check")}
-    groups["left_out"] = [sample for sample in samples if sample.name in left_out]
+    groups["left_out"] = [sample for sample in samples if sample.name in left_out(dataset)]
     return {
         group: {sample.name: hashlib.sha256(sample.image.read_bytes()).hexdigest() for sample in samples}
         for group, samples in groups.items()

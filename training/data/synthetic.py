@@ -1,8 +1,8 @@
-"""Drawn scenes with nobody in them: flat colours, gradients, noise, text, foliage, gravel, stripes, rows of
-things, empty streets; and photographs without people made into what looks like a crowd. And drawn crowds.
+"""Drawn scenes without people: flat colours, gradients, noise, text, foliage, gravel, stripes, rows of
+things, empty streets; and photographs without people arranged to look like a crowd. Also drawn crowds.
 
-Photographs without people teach what real emptiness looks like; these teach the odd inputs that a service meets
-(a covered lens, static, a test card) and that networks love to count people in.
+Photographs without people teach real empty scenes; these drawings teach unusual inputs of a service (a covered lens,
+static, a test card), in which networks tend to count people.
 """
 
 import csv
@@ -19,7 +19,7 @@ Rng = np.random.Generator
 
 
 def drawn(rng: Rng, width: int, height: int) -> Picture:
-    """One scene of a random kind; half of them are of those that look most like a crowd."""
+    """One scene of a random kind; half of them of the kinds that look most like a crowd."""
     kinds = LOOKALIKES if rng.random() < 0.5 else tuple(KINDS)
     return KINDS[kinds[int(rng.integers(len(kinds)))]](rng, width, height)
 
@@ -126,8 +126,8 @@ def rows(rng: Rng, width: int, height: int) -> Picture:
 
 
 def sheet(photographs: Sequence[Picture], rng: Rng, side: int) -> Picture:
-    """A contact sheet: photographs made small, side by side and repeated. What is in them is then as small and as many
-    as people in a crowd, and is not people."""
+    """A contact sheet: photographs made small, side by side and repeated. Their contents are then as small and numerous
+    as people in a crowd."""
     small = int(np.exp(rng.uniform(np.log(20), np.log(max(21, side / 6)))))
     places = [photographs[int(rng.integers(len(photographs)))] for _ in range(4)]
     first, second, third, fourth = (
@@ -140,8 +140,8 @@ def sheet(photographs: Sequence[Picture], rng: Rng, side: int) -> Picture:
 
 
 def herd(photographs: Sequence[Picture], rng: Rng, side: int) -> Picture:
-    """A few things cut from photographs, small and over and over, larger towards the camera, before another photograph:
-    boats at a pier, flowers in a bed, bottles on a belt. Many, alike and close together, and not people."""
+    """Copies of a few things cut from photographs, larger towards the camera, in front of another photograph, like
+    boats at a pier, flowers in a bed or bottles on a belt: many, similar and close together."""
     *cut_from, ground = (photographs[int(index)] for index in rng.integers(len(photographs), size=5))
     image = Image.fromarray(ground).resize((side, side), reducing_gap=2)
     things = [_thing(photograph, rng) for photograph in cut_from[: int(rng.integers(1, 5))]]
@@ -234,7 +234,7 @@ def street(rng: Rng, width: int, height: int) -> Picture:
 
 
 def crowds(folder: str, number: int = 32) -> None:
-    """A data set (`csv`) of drawn crowds: a network to which all that is drawn was empty counts nobody in them."""
+    """Write a data set (`csv`) of drawn crowds: a network trained only on empty drawings counts 0 in them."""
     (Path(folder) / "images").mkdir(parents=True, exist_ok=True)
     with (Path(folder) / "points.csv").open("w", newline="") as file:
         table = csv.writer(file)

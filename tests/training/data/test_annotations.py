@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import releases
 from scipy.io import savemat
+from support import releases
 
 from uepnet.model.errors import DataError
-from uepnet.training.annotations import ZERO_BASED, image_info, json_points, mall_points, mat_points, text_points
-from uepnet.training.dataset import load
+from uepnet.training.data.annotations import ZERO_BASED, image_info, json_points, mall_points, mat_points, text_points
+from uepnet.training.data.dataset import load
 
 
 def sentence(refusal: pytest.ExceptionInfo[DataError], path: Path) -> bool:
@@ -249,7 +249,7 @@ def test_without_a_category_of_people_every_coco_annotation_is_one(tmp_path: Pat
 @pytest.mark.parametrize("annotation", [{}, {"bbox": [1, 2]}, {"keypoints": [1, 2]}, {"bbox": [1, 2, "a", 3]}])
 def test_a_coco_annotation_without_a_place_spoils_its_image(annotation: dict[str, object], tmp_path: Path) -> None:
     coco_file(tmp_path, annotations=[{"image_id": 1, **annotation}])
-    with pytest.raises(DataError, match="without usable keypoints, point or bbox"):
+    with pytest.raises(DataError, match="without usable keypoints, point, bbox"):
         _ = load("coco", tmp_path)[0].points
 
 

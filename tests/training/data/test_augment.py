@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from uepnet.training.augment import Augment, crop
-from uepnet.training.targets import Kernel
+from uepnet.training.data.augment import Augment, crop
+from uepnet.training.data.targets import Kernel
 
 PADDING = (127, 127, 127)
 

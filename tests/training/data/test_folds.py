@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scenes import scene, starting_weights
 from scipy.io import savemat
+from support.scenes import scene, starting_weights
 
 from uepnet.cli import main
 from uepnet.model.artifact import Artifact

@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 from scipy.ndimage import label
 
-from uepnet.training.augment import Augment
-from uepnet.training.batches import Tiles
-from uepnet.training.dataset import load, pictures
-from uepnet.training.drawn import KINDS, crowd, crowds, herd, sheet
+from uepnet.training.data.augment import Augment
+from uepnet.training.data.batches import Tiles
+from uepnet.training.data.dataset import load, pictures
+from uepnet.training.data.synthetic import KINDS, crowd, crowds, herd, sheet
 
 
 @pytest.mark.parametrize("kind", KINDS)

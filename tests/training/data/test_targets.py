@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.ndimage import gaussian_filter
 
-from uepnet.training.targets import Kernel, inside, local_counts
+from uepnet.training.data.targets import Kernel, inside, local_counts
 
 crowds = st.builds(
     lambda seed, people, width, height: (
@@ -35,8 +35,8 @@ def test_cells_sum_to_the_people_inside_the_frame(
 def test_a_crop_s_cells_are_the_image_s_cells(crowd: tuple[np.ndarray, tuple[int, int]], column: int, row: int) -> None:
     points, size = crowd
     sigmas = Kernel().sigmas(points, *size)
-    whole = np.pad(local_counts(points, sigmas, size), ((0, 40), (0, 40)))
-    part = local_counts(points, sigmas, size, crop=(8 * column, 8 * row, 64, 32))
+    whole = np.pad(local_counts(points, sigmas, size, 8), ((0, 40), (0, 40)))
+    part = local_counts(points, sigmas, size, 8, crop=(8 * column, 8 * row, 64, 32))
     assert np.allclose(part, whole[row : row + 4, column : column + 8], atol=1e-6)
 
 
@@ -46,15 +46,15 @@ def test_the_closed_form_agrees_with_filtering_a_density_map() -> None:
     dots[40, 64] = 1
     density = gaussian_filter(dots, 5.0, truncate=8)
     filtered = density.reshape(12, 8, 16, 8).sum((1, 3))
-    assert np.abs(local_counts(point, np.array([5.0]), (128, 96)) - filtered).max() < 1e-3
+    assert np.abs(local_counts(point, np.array([5.0]), (128, 96), 8) - filtered).max() < 1e-3
 
 
 def test_mirroring_the_points_mirrors_the_cells() -> None:
     points = np.random.default_rng(0).uniform(0, 128, (30, 2))
     sigmas = Kernel().sigmas(points, 128, 128)
     mirrored = points * (-1, 1) + (128, 0)
-    expected = local_counts(points, sigmas, (128, 128))[:, ::-1]
-    assert np.allclose(local_counts(mirrored, sigmas, (128, 128)), expected, atol=1e-6)
+    expected = local_counts(points, sigmas, (128, 128), 8)[:, ::-1]
+    assert np.allclose(local_counts(mirrored, sigmas, (128, 128), 8), expected, atol=1e-6)
 
 
 def test_sigma_is_a_third_of_the_mean_distance_to_three_neighbours() -> None:
@@ -68,9 +68,9 @@ def test_a_lone_person_is_as_wide_as_a_tenth_of_the_short_side() -> None:
 
 def test_people_marked_twice_and_nobody_at_all_are_survived() -> None:
     twice = np.full((4, 2), 33.0)
-    assert local_counts(twice, Kernel().sigmas(twice, 64, 64), (64, 64)).sum() == pytest.approx(4)
+    assert local_counts(twice, Kernel().sigmas(twice, 64, 64), (64, 64), 8).sum() == pytest.approx(4)
     nobody = np.zeros((0, 2))
-    assert local_counts(nobody, Kernel().sigmas(nobody, 64, 64), (64, 64)).sum() == 0
+    assert local_counts(nobody, Kernel().sigmas(nobody, 64, 64), (64, 64), 8).sum() == 0
 
 
 def test_adaptive_widths_stay_within_their_bounds() -> None:

@@ -1,0 +1,1 @@
+"""Annotated images: readers, splits, targets, augmentation and batches."""
