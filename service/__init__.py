@@ -1,1 +1,1 @@
-"""The HTTP service, its client, and video."""
+"""The counting service."""

@@ -5,43 +5,52 @@ here, in process and in evaluation.
 """
 
 import base64
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
-from uepnet.model.count import Count
-
-CAMERA_PATTERN = r"^[A-Za-z0-9](?:[A-Za-z0-9 ._-]{0,62}[A-Za-z0-9])?$"
-CAMERA_RULE = "1 to 64 letters, digits, blanks, dots, dashes and underscores, the first and the last a letter or digit"
-CameraName = Annotated[str, StringConstraints(pattern=CAMERA_PATTERN)]
+from uepnet.model.count import Count, Range, ZoneCount
 
 
-class Wire(BaseModel):
+class WireModel(BaseModel):
     # Answers may gain fields: a client of today must read a server of tomorrow.
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Range(Wire):
+class RangeAnswer(WireModel):
     low: float
     high: float
     level: float = Field(description="the share of images whose true count lies within low and high")
 
+    @classmethod
+    def of(cls, bounds: Range | None) -> "RangeAnswer | None":
+        return None if bounds is None else cls(low=bounds.low, high=bounds.high, level=bounds.level)
 
-class ZoneCount(Wire):
+
+class ZoneAnswer(WireModel):
     name: str
     count: float
+    range: RangeAnswer | None = Field(default=None, description="null where the model is not calibrated")
+    square_metres: float | None = Field(
+        default=None, description="the zone's area; null where the camera's ground is not known"
+    )
+    people_per_square_metre: float | None = Field(default=None, description="mean over the zone; null below 10 m²")
+
+    @classmethod
+    def of(cls, zone: ZoneCount) -> "ZoneAnswer":
+        return cls(name=zone.name, count=zone.count, range=RangeAnswer.of(zone.range))
 
 
-class ModelSummary(Wire):
+class ModelSummary(WireModel):
     name: str
     version: str
-    precision: Literal["fp32", "fp16", "int8"]
-    device: str = Field(description="cpu or cuda:N")
+    precision: Literal["fp32", "fp16", "bf16", "int8"]
+    device: str = Field(description="cpu, cuda:N, tensorrt:N or intel-gpu:N")
 
 
-class Timings(Wire):
+class Timings(WireModel):
     """Milliseconds. `queue` is waiting for the device; `total` runs from the first byte received."""
 
     decode: float
@@ -50,7 +59,7 @@ class Timings(Wire):
     total: float
 
 
-class CountMap(Wire):
+class CountMap(WireModel):
     """People per cell, row by row from the top left corner."""
 
     rows: int
@@ -68,31 +77,43 @@ class CountMap(Wire):
         return np.frombuffer(base64.b64decode(self.values), "<f4").reshape(self.rows, self.columns)
 
 
-class CountAnswer(Wire):
+class ScaleAnswer(WireModel):
+    scale: float = Field(description="times the image's size")
+    share: float = Field(ge=0, le=1, description="of the image's cells that were counted at it")
+
+
+class CountAnswer(WireModel):
     count: float
-    range: Range | None = Field(description="null where the model is not calibrated")
+    range: RangeAnswer | None = Field(description="null where the model is not calibrated")
     width: int
     height: int
-    zones: list[ZoneCount]
+    zones: list[ZoneAnswer]
     saturated: float = Field(ge=0, le=1, description="share of occupied cells in the model's densest class")
+    scales: list[ScaleAnswer] = Field([], description="the scales at which the image was counted, the coarsest first")
+    familiarity: float | None = Field(
+        default=None, ge=0, le=1, description="1: like the training images, 0: strange; null where the model has none"
+    )
+    unfamiliar: bool = Field(default=False, description="the image does not look like the training images")
     warnings: list[str]
     model: ModelSummary
     timings_ms: Timings
     request_id: str
-    map: CountMap | None = Field(None, description="only with ?include=map")
+    map: CountMap | None = Field(default=None, description="only with ?include=map")
 
     @classmethod
     def of(
         cls, count: Count, model: ModelSummary, timings: Timings, request_id: str, with_map: bool = False
     ) -> "CountAnswer":
-        bounds = count.range
         return cls(
             count=count.count,
-            range=None if bounds is None else Range(low=bounds.low, high=bounds.high, level=bounds.level),
+            range=RangeAnswer.of(count.range),
             width=count.width,
             height=count.height,
-            zones=[ZoneCount(name=zone.name, count=zone.count) for zone in count.zones],
+            zones=[ZoneAnswer.of(zone) for zone in count.zones],
             saturated=count.saturated,
+            scales=[ScaleAnswer(scale=use.scale, share=use.share) for use in count.scales],
+            familiarity=count.familiarity,
+            unfamiliar=count.unfamiliar,
             warnings=list(count.warnings),
             model=model,
             timings_ms=timings,
@@ -101,7 +122,7 @@ class CountAnswer(Wire):
         )
 
 
-class Problem(Wire):
+class Problem(WireModel):
     """RFC 9457, sent as application/problem+json."""
 
     type: str = Field(description="urn:uepnet:problem:NAME; stable, for programs")
@@ -111,7 +132,7 @@ class Problem(Wire):
     request_id: str
 
 
-class BatchEntry(Wire):
+class BatchEntry(WireModel):
     """Either `answer` or `problem`."""
 
     name: str = Field(description="the part's file name, or its number where it has none")
@@ -119,34 +140,36 @@ class BatchEntry(Wire):
     problem: Problem | None = None
 
 
-class BatchAnswer(Wire):
+class BatchAnswer(WireModel):
     results: list[BatchEntry] = Field(description="in the order of the parts")
     request_id: str
 
 
-class Camera(Wire):
-    """The latest count of a camera; also the data of each event of /v1/events."""
+class Camera(WireModel):
+    """One count of a camera: what is shown, kept and compared with limits."""
 
     camera: str
     count: float
-    range: Range | None
-    zones: list[ZoneCount]
+    range: RangeAnswer | None
+    zones: list[ZoneAnswer]
     width: int
     height: int
     warnings: list[str]
-    time: float = Field(description="seconds since 1970, UTC")
+    time: float = Field(description="when the picture was taken, or arrived; seconds since 1970, UTC")
     model: ModelSummary
     request_id: str
-
-
-class CamerasAnswer(Wire):
-    cameras: list[Camera]
+    people_per_square_metre: float | None = Field(default=None, description="in the densest 10 m² that are seen")
+    saturated: bool = Field(default=False, description="denser than the model can tell")
+    unfamiliar: bool | None = Field(default=None, description="unlike the scenes the model was trained on")
+    digest: str = Field(default="", description="the same for identical pictures")
 
 
 class ModelAnswer(ModelSummary):
     """The model that serves."""
 
-    provider: str = Field(description="ONNX Runtime's execution provider that really runs")
+    engine: str = Field(default="onnxruntime", description="inference engine that runs: onnxruntime or openvino")
+    engine_version: str = Field(default="", description="version of the engine")
+    provider: str = Field(description="the engine's own name for what runs: an execution provider or a device")
     fallback: str | None = Field(description="why the CPU runs where another device was asked for, else null")
     batch_sizes: list[int]
     loaded_at: float = Field(description="seconds since 1970, UTC")

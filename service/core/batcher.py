@@ -15,11 +15,11 @@ from uepnet.model.count import Tile
 from uepnet.model.decode import Maps
 from uepnet.model.errors import Cancelled, InferenceError
 from uepnet.model.shapes import MAX_BATCH_PIXELS
+from uepnet.service.core.tile_queue import DeviceJob, PadShape, QueuedTile, TileQueue
 from uepnet.service.metrics import Metrics
-from uepnet.service.tile_queue import Job, Shape, TileQueue, Work
 
 # Tiles of one padded shape in, the maps of each out.
-Run = Callable[[Sequence[Tile]], list[Maps]]
+RunBatch = Callable[[Sequence[Tile]], list[Maps]]
 
 PROBE_AFTER = 3  # tiles failed in a row; then a blank tile tells whether the device itself is broken
 
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 class Batcher:
     def __init__(
         self,
-        run: Run,
-        shape: Shape,
+        run: RunBatch,
+        shape: PadShape,
         metrics: Metrics,
         max_tiles: int = 1,
         max_pixels: int = MAX_BATCH_PIXELS,
@@ -44,7 +44,7 @@ class Batcher:
         self._thread = threading.Thread(target=self._loop, name="uepnet-device", daemon=True)
         self._thread.start()
 
-    def open(self, deadline: float, name: str = "") -> Job:
+    def open(self, deadline: float, name: str = "") -> DeviceJob:
         """A request's job; `deadline` is on time.monotonic's clock, `name` is for the log."""
         return self._queue.open(deadline, name)
 
@@ -74,7 +74,7 @@ class Batcher:
         finally:
             self._queue.abandon(InferenceError("The device has stopped."))
 
-    def _run_batch(self, batch: list[Work]) -> None:
+    def _run_batch(self, batch: list[QueuedTile]) -> None:
         started = time.monotonic()
         try:
             answers = self._answers([work.tile for work in batch])

@@ -1,11 +1,11 @@
 """Whose tile is next: a fair, bounded queue between requests and the device.
 
-A request opens a `Job`; the job's `run_tiles` is what `count_image` runs its tiles through. A batch is formed
+A request opens a `DeviceJob`; the job's `run_tiles` is what `count_image` runs its tiles through. A batch is formed
 by going round the jobs and taking one tile of each, so a request of one tile never waits behind all tiles of
 a large one. Only tiles of one padded shape share a batch, within a budget of tiles and pixels.
 
 The queue is bounded by construction: admission bounds the jobs, and a job has at most `ahead` tiles cut and
-waiting. Work whose deadline has passed or whose client has gone is dropped before it costs inference.
+waiting. QueuedTile whose deadline has passed or whose client has gone is dropped before it costs inference.
 """
 
 import threading
@@ -21,11 +21,11 @@ from uepnet.model.errors import DeadlineExceeded, InferenceError
 from uepnet.service.metrics import Metrics
 
 # (height, width) -> the shape in which a tile reaches the device.
-Shape = Callable[[int, int], tuple[int, int]]
+PadShape = Callable[[int, int], tuple[int, int]]
 
 
 @dataclass(slots=True)
-class Timing:
+class DeviceTiming:
     """Where an image's time went, in seconds; a batch counts once however many of its tiles were in it."""
 
     waited: float = 0.0
@@ -37,13 +37,13 @@ class Timing:
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class QueuedTile:
     """One tile on its way. `maps` or `error` is set when it is done."""
 
-    job: "Job"
+    job: "DeviceJob"
     tile: Tile
     shape: tuple[int, int]
-    timing: Timing
+    timing: DeviceTiming
     maps: Maps | None = None
     error: InferenceError | None = None
 
@@ -52,14 +52,14 @@ class Work:
         return self.maps is not None or self.error is not None
 
 
-class Job:
+class DeviceJob:
     """One request's claim on the device. Several threads may run images through it; they share its turn."""
 
     def __init__(self, queue: "TileQueue", deadline: float, name: str) -> None:
         self.deadline = deadline  # on time.monotonic's clock
         self.name = name
         self.error: InferenceError | None = None  # why nobody waits any more
-        self.waiting: deque[Work] = deque()
+        self.waiting: deque[QueuedTile] = deque()
         self.changed = threading.Condition(queue.lock)
         self._queue = queue
 
@@ -82,14 +82,14 @@ class Job:
         """End the job: its tiles are dropped, whoever waits for them gets the error. The first one stays."""
         self._queue.cancel(self, error)
 
-    def run_tiles(self, tiles: Iterator[Tile], timing: Timing) -> Iterator[Maps]:
+    def run_tiles(self, tiles: Iterator[Tile], timing: DeviceTiming) -> Iterator[Maps]:
         """With `timing` bound, a RunTiles: cuts a tile only when there is room for it ahead of the device."""
         queue = self._queue
-        pending: deque[Work] = deque()
+        pending: deque[QueuedTile] = deque()
         try:
             while True:
                 fresh = [
-                    Work(self, tile, queue.shape(tile.shape[0], tile.shape[1]), timing)
+                    QueuedTile(self, tile, queue.shape(tile.shape[0], tile.shape[1]), timing)
                     for tile in islice(tiles, queue.ahead - len(pending))
                 ]
                 pending.extend(fresh)
@@ -104,7 +104,9 @@ class Job:
 class TileQueue:
     """The jobs that wait for one device. All state is guarded by `lock`; names with _ are called under it."""
 
-    def __init__(self, shape: Shape, metrics: Metrics, max_tiles: int, max_pixels: int, window_seconds: float) -> None:
+    def __init__(
+        self, shape: PadShape, metrics: Metrics, max_tiles: int, max_pixels: int, window_seconds: float
+    ) -> None:
         self.shape = shape
         self.ahead = 2 * max_tiles  # one batch on the device, the next one ready
         self.lock = threading.Lock()
@@ -114,19 +116,19 @@ class TileQueue:
         # Where batches cannot grow there is nothing to wait for.
         self._window_seconds = window_seconds if max_tiles > 1 else 0.0
         self._arrived = threading.Condition(self.lock)
-        self._jobs: set[Job] = set()
-        self._ring: deque[Job] = deque()  # jobs with waiting tiles, the next one first
+        self._jobs: set[DeviceJob] = set()
+        self._ring: deque[DeviceJob] = deque()  # jobs with waiting tiles, the next one first
         self._retired = False
 
-    def open(self, deadline: float, name: str) -> Job:
+    def open(self, deadline: float, name: str) -> DeviceJob:
         with self.lock:
             if self._retired:
                 raise InferenceError("This model no longer takes requests.")
-            job = Job(self, deadline, name)
+            job = DeviceJob(self, deadline, name)
             self._jobs.add(job)
             return job
 
-    def close(self, job: Job) -> None:
+    def close(self, job: DeviceJob) -> None:
         with self.lock:
             self._drop(job, list(job.waiting))
             self._jobs.discard(job)
@@ -147,7 +149,7 @@ class TileQueue:
             self._jobs.clear()
             self._arrived.notify()
 
-    def submit(self, job: Job, works: Sequence[Work]) -> None:
+    def submit(self, job: DeviceJob, works: Sequence[QueuedTile]) -> None:
         with self.lock:
             if job.error is not None:
                 raise job.error
@@ -157,7 +159,7 @@ class TileQueue:
             self._metrics.queue_tiles.inc(len(works))
             self._arrived.notify()
 
-    def wait(self, work: Work) -> Maps:
+    def wait(self, work: QueuedTile) -> Maps:
         job, started = work.job, time.monotonic()
         with self.lock:
             while not work.done and job.error is None:
@@ -173,16 +175,16 @@ class TileQueue:
             assert error is not None
             raise error
 
-    def withdraw(self, job: Job, works: Sequence[Work]) -> None:
+    def withdraw(self, job: DeviceJob, works: Sequence[QueuedTile]) -> None:
         """Take back tiles whose answers nobody will read."""
         with self.lock:
             self._drop(job, [work for work in works if work in job.waiting])
 
-    def cancel(self, job: Job, error: InferenceError) -> None:
+    def cancel(self, job: DeviceJob, error: InferenceError) -> None:
         with self.lock:
             self._cancel(job, error)
 
-    def next_batch(self) -> list[Work]:
+    def next_batch(self) -> list[QueuedTile]:
         """The next tiles to run together, as soon as there are any; empty when there will never be."""
         with self.lock:
             while True:
@@ -194,7 +196,7 @@ class TileQueue:
                 elif batch := self._form():
                     return batch
 
-    def finish(self, batch: Sequence[Work], answers: Sequence[Maps], seconds: float) -> None:
+    def finish(self, batch: Sequence[QueuedTile], answers: Sequence[Maps], seconds: float) -> None:
         with self.lock:
             for timing in {id(work.timing): work.timing for work in batch}.values():
                 timing.inference += seconds
@@ -202,7 +204,7 @@ class TileQueue:
                 work.maps = maps
                 work.job.changed.notify_all()
 
-    def fail(self, work: Work, error: InferenceError) -> None:
+    def fail(self, work: QueuedTile, error: InferenceError) -> None:
         with self.lock:
             work.error = error
             work.job.changed.notify_all()
@@ -217,10 +219,10 @@ class TileQueue:
         ):
             self._arrived.wait(left)
 
-    def _form(self) -> list[Work]:
+    def _form(self) -> list[QueuedTile]:
         """Go round the jobs, one tile each, all of the first one's shape, until the budget is used up."""
-        batch: list[Work] = []
-        passed_over: list[Job] = []
+        batch: list[QueuedTile] = []
+        passed_over: list[DeviceJob] = []
         most = self._max_tiles
         while self._ring and len(batch) < most:
             job = self._ring[0]
@@ -242,13 +244,13 @@ class TileQueue:
         self._metrics.queue_tiles.dec(len(batch))
         return batch
 
-    def _cancel(self, job: Job, error: InferenceError) -> None:
+    def _cancel(self, job: DeviceJob, error: InferenceError) -> None:
         if job.error is None:
             job.error = error
         self._drop(job, list(job.waiting))
         job.changed.notify_all()
 
-    def _drop(self, job: Job, works: Sequence[Work]) -> None:
+    def _drop(self, job: DeviceJob, works: Sequence[QueuedTile]) -> None:
         if not works:
             return
         for work in works:

@@ -1,44 +1,58 @@
 """create_app: the routes, the layers around them, and the life cycle.
 
-A request passes, from outside in: `Access` (id, log, metrics, 500), CORS where it is on, `KeyGuard` (401), the
-route, which asks the house for admission and runs its work in a thread. Expected errors become problems.
+A request passes, from the outside in: `RequestMiddleware` (request id, log line, metrics, 500), CORS where it is
+configured, `KeyGuard` (401), then the route. A route reads the body (`context.body()`: refused here where the service
+is full), runs its work in a thread (`context.run()`: takes a place), and answers. Expected errors become problems.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from uepnet import __version__
 from uepnet.model.errors import UepnetError
-from uepnet.service import count_routes, protocol, status_routes
-from uepnet.service.access import Access
-from uepnet.service.auth import KeyGuard
-from uepnet.service.engine import ServedRuntime
-from uepnet.service.pages import page_router
-from uepnet.service.problems import handle
-from uepnet.service.serving import Serving
+from uepnet.service.core.loaded_model import InferenceRuntime
+from uepnet.service.http import (
+    alert_routes,
+    camera_routes,
+    count_routes,
+    history_routes,
+    inference_protocol,
+    status_routes,
+)
+from uepnet.service.http.auth import KeyGuard
+from uepnet.service.http.context import AppState, known_parameters
+from uepnet.service.http.middleware import RequestMiddleware
+from uepnet.service.http.page_routes import page_router
+from uepnet.service.http.problems import handle
 from uepnet.service.settings import Settings
 
 DESCRIPTION = "Count people in crowds: send an image, get a count with a calibrated range, zones and a count map."
 
 
-def create_app(settings: Settings, runtime: ServedRuntime | None = None) -> FastAPI:
-    """The service. Without a runtime it loads the configured model in the background and is not ready until then."""
-    serving = Serving(settings)
+def create_app(settings: Settings, runtime: InferenceRuntime | None = None) -> FastAPI:
+    """The service; `app.state.parts` is its AppState.
+
+    Without a runtime it loads the configured model in the background, and is not ready until that is done.
+    """
+    state = AppState(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(serving.start(runtime))
-        yield
-        loading.cancel()
-        with suppress(asyncio.CancelledError):
+        loading = asyncio.create_task(state.start(runtime))
+        if runtime is not None:  # behind Ray: a replica that has started gets requests at once
             await loading
-        await serving.stop()
+        async with state.room.running():
+            yield
+            loading.cancel()
+            with suppress(asyncio.CancelledError):
+                await loading
+            await state.stop()
 
     app = FastAPI(
         title="uepnet",
@@ -49,20 +63,28 @@ def create_app(settings: Settings, runtime: ServedRuntime | None = None) -> Fast
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.serving = serving
-    for router in (count_routes.router, status_routes.router, protocol.router, page_router()):
-        app.include_router(router)
+    app.state.parts = state
+    for router in (
+        count_routes.router,
+        camera_routes.router,
+        history_routes.router,
+        alert_routes.router,
+        status_routes.router,
+        inference_protocol.router,
+        page_router(),
+    ):
+        app.include_router(router, dependencies=[Depends(known_parameters)])
     for expected in (UepnetError, RequestValidationError, HTTPException):
         app.add_exception_handler(expected, handle)
     # The last one added is the outermost.
-    app.add_middleware(KeyGuard, api_keys=settings.api_keys, admin_key=settings.admin_key, metrics=serving.metrics)
+    app.add_middleware(KeyGuard, state=state)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "X-API-Key", "Content-Type", "X-Request-Id"],
             expose_headers=["X-Count", "X-Range-Low", "X-Range-High", "X-Request-Id", "Retry-After"],
         )
-    app.add_middleware(Access, metrics=serving.metrics, house=serving.house)
+    app.add_middleware(RequestMiddleware, state=state)
     return app

@@ -6,13 +6,13 @@ from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
-from uepnet.service.problems import Refused
+from uepnet.service.errors import Refused
 
 MAX_HEADER_BYTES = 8192
 
 
 @dataclass(slots=True)
-class Part:
+class FormPart:
     name: str = ""
     filename: str | None = None
     content: bytearray = field(default_factory=bytearray)
@@ -22,7 +22,7 @@ class _Collector:
     """The parser's callbacks: parts in order, a bounded number of them."""
 
     def __init__(self, max_parts: int) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[FormPart] = []
         self.ended = False
         self._max_parts = max_parts
         self._header = bytearray()
@@ -32,7 +32,7 @@ class _Collector:
     def on_part_begin(self) -> None:
         if len(self.parts) == self._max_parts:
             raise Refused("wrong-request", f"The form may have at most {self._max_parts} parts.")
-        self.parts.append(Part())
+        self.parts.append(FormPart())
         self._header_bytes = 0
 
     def on_header_field(self, data: bytes, start: int, end: int) -> None:
@@ -73,7 +73,7 @@ def is_form(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == "multipart/form-data"
 
 
-def parse_form(body: bytes, content_type: str, max_parts: int) -> list[Part]:
+def parse_form(body: bytes, content_type: str, max_parts: int) -> list[FormPart]:
     """The parts in their order. Copies the body: to be called in a request's own thread."""
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary", b"")

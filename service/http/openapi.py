@@ -4,7 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from uepnet.service.problems import MEDIA_TYPE, PROBLEMS
+from uepnet.service.errors import PROBLEMS
+from uepnet.service.http.problems import MEDIA_TYPE
 from uepnet.service.schemas import Problem, ReloadRequest
 
 MODEL = {"name": "uepnet", "version": "1", "precision": "fp32", "device": "cpu"}
@@ -15,6 +16,9 @@ COUNT_EXAMPLE = {
     "height": 768,
     "zones": [{"name": "gate", "count": 57.3}],
     "saturated": 0.0,
+    "scales": [{"scale": 0.82, "share": 0.7}, {"scale": 1.63, "share": 0.3}],
+    "familiarity": 0.94,
+    "unfamiliar": False,
     "warnings": [],
     "model": MODEL,
     "timings_ms": {"decode": 8.1, "queue": 0.2, "inference": 187.4, "total": 197.0},

@@ -3,17 +3,30 @@
 import mimetypes
 from pathlib import Path
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from uepnet.service.problems import Refused
+from uepnet.service.errors import Refused
 
-FOLDER = Path(__file__).parent / "page"
+FOLDER = Path(__file__).parents[1] / "page"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob: data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache", "Permissions-Policy": "interest-cohort=()"}
+
+
+MISSING = "missing.html"
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a person with a browser asks, and not for the API."""
+    is_api = request.url.path.startswith(("/v1", "/v2", "/metrics", "/page/", "/openapi.json"))
+    return not is_api and "text/html" in request.headers.get("accept", "")
+
+
+def missing_page() -> Response:
+    return Response((FOLDER / MISSING).read_bytes(), status_code=404, media_type="text/html", headers=HEADERS)
 
 
 def page_router() -> APIRouter:
@@ -29,6 +42,18 @@ def page_router() -> APIRouter:
     @router.get("/")
     async def index() -> Response:
         return respond("index.html")
+
+    @router.get("/alerts")
+    async def alerts() -> Response:
+        return respond("alerts.html")
+
+    @router.get("/photographs")
+    async def photographs() -> Response:
+        return respond("photographs.html")
+
+    @router.get("/cameras/{name}")
+    async def camera(name: str) -> Response:
+        return respond("camera.html")
 
     @router.get("/docs")
     async def docs() -> Response:

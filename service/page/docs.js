@@ -53,7 +53,7 @@ function example(method, path, operation) {
   if (types.includes("multipart/form-data")) return `curl -F image=@a.jpg -F image=@b.jpg ${host}${path}`;
   const body = operation.requestBody?.content["application/json"]?.example;
   if (body) return `curl -d '${JSON.stringify(body)}' ${host}${path}`;
-  return `curl ${method === "post" ? "-X POST " : ""}${host}${path}`;
+  return `curl ${method === "get" ? "" : `-X ${method.toUpperCase()} `}${host}${path}`;
 }
 
 function operation(path, method, entry, document) {
@@ -69,9 +69,10 @@ function operation(path, method, entry, document) {
     inside.push(make("h3", "Body"), make("p", entry.requestBody.description ?? ""));
     inside.push(...contents(entry.requestBody.content, document));
   }
-  inside.push(make("h3", "Answers"), make("p", [code("200"), ` ${entry.responses["200"].description}`]));
-  inside.push(...contents(entry.responses["200"].content, document));
-  const failures = Object.entries(entry.responses).filter(([status]) => status !== "200");
+  const success = Object.keys(entry.responses).find((status) => status.startsWith("2"));
+  inside.push(make("h3", "Answers"), make("p", [code(success), ` ${entry.responses[success].description}`]));
+  inside.push(...contents(entry.responses[success].content, document));
+  const failures = Object.entries(entry.responses).filter(([status]) => status !== success);
   inside.push(table(failures.map(([status, response]) => [code(status), response.description])));
   const summary = make("summary", [make("span", method.toUpperCase(), "method"), code(path), make("span", entry.summary, "quiet")]);
   const details = make("details", [summary, make("div", inside, "inside")]);

@@ -1,7 +1,7 @@
-// The page: a picture comes in, its count is shown, zones are drawn, results are taken home.
+// Photographs: pictures come in, their counts are shown, zones are drawn, results are saved.
 
-import { askForKey, count, get } from "/page/api.js";
-import { watchCameras } from "/page/cameras.js";
+import { count, get } from "/page/api.js";
+import { countAlerts, make, showRows } from "/page/shared.js";
 import { csv, json, png, save, saveText } from "/page/files.js";
 import { heatCanvas, paint, paintLegend, scaleTop } from "/page/heat.js";
 import { rowOf } from "/page/rows.js";
@@ -9,7 +9,7 @@ import { people, ZoneEditor } from "/page/zones.js";
 
 const SAVES = ["save-png", "save-csv", "save-json"];
 const at = (id) => document.getElementById(id);
-const state = { file: null, picture: null, answer: null, heat: null, view: "overlay", running: null };
+const state = { file: null, picture: null, answer: null, heat: null, view: "overlay", running: null, done: null, queue: [], followed: true };
 const editor = new ZoneEditor(at("zones"), zonesChanged, drawingChanged);
 
 function showError(text) {
@@ -22,8 +22,8 @@ function showError(text) {
 async function open(file) {
   if (!file) return;
   showError("");
-  state.file = file;
-  state.answer = null;
+  state.running?.abort(); // its count is not of this file
+  Object.assign(state, { file, answer: null, running: null });
   editor.abandon();
   state.picture?.close();
   state.picture = await createImageBitmap(file).catch(() => null);
@@ -33,6 +33,61 @@ async function open(file) {
   forgetCounts();
   layOut();
   await recount();
+}
+
+/** Several pictures: counted one after the other, listed by name; any of them can be looked at meanwhile. */
+async function openAll(files) {
+  if (!files.length) return;
+  const queue = state.queue = files.map((file) => ({ file, text: "waiting" }));
+  state.followed = true;
+  at("files-card").hidden = files.length < 2;
+  for (const entry of queue) {
+    if (entry.text !== "waiting") continue; // looked at before its turn
+    entry.text = "counting";
+    if (state.followed) await open(entry.file);
+    // Somebody looks at another one now, or has drawn a zone, which starts the count anew.
+    while (state.queue === queue && entry.text === "counting") {
+      await (state.running && state.file === entry.file ? state.done : countUnseen(entry));
+    }
+    if (state.queue !== queue) return; // others were chosen meanwhile
+  }
+}
+
+async function countUnseen(entry) {
+  showFiles();
+  const found = await count(entry.file, []).then(
+    (answer) => ({ text: people(answer.count) }), (error) => ({ text: "not counted", why: error.message }));
+  if (entry.text === "counting") Object.assign(entry, found); // else it was looked at meanwhile, and counted for that
+  showFiles();
+}
+
+/** What came of the picture that is looked at. */
+function noteCount(text, why = "") {
+  const entry = state.queue.find((one) => one.file === state.file);
+  if (entry) Object.assign(entry, { text, why });
+  showFiles();
+}
+
+function showFiles() {
+  const { queue } = state;
+  at("progress").textContent = `${queue.filter(({ text }) => !["waiting", "counting"].includes(text)).length} of ${queue.length}`;
+  if (queue.length > 1) at("panel").hidden = false;
+  const items = queue.map(({ file, text, why }, index) => ({ id: String(index), name: file.name, text, why, current: file === state.file }));
+  showRows(at("files"), items, fileRow);
+}
+
+function fileRow({ id, name, text, why, current }) {
+  const row = make("li");
+  const button = make("button", name, "link");
+  button.type = "button";
+  if (current) button.setAttribute("aria-current", "true");
+  button.addEventListener("click", () => {
+    state.followed = false;
+    open(state.queue[id].file);
+  });
+  row.append(button, make("output", text));
+  if (why) row.append(make("p", why, "quiet"));
+  return row;
 }
 
 /** What is known of the last picture says nothing about this one. */
@@ -45,11 +100,14 @@ function forgetCounts() {
   showZones();
 }
 
-async function recount() {
+function recount() { return state.done = countShown(); }
+
+async function countShown() {
   state.running?.abort();
   const running = state.running = new AbortController();
   const file = state.file;
   at("busy").hidden = false;
+  showFiles();
   try {
     const answer = await count(file, editor.export(), running.signal);
     if (state.running !== running) return;
@@ -62,6 +120,7 @@ async function recount() {
       Object.assign(zone, { count: answer.zones[index].count, error: "" });
     });
     showError("");
+    noteCount(people(answer.count));
     showAnswer();
     if (first) at("panel").scrollIntoView({ block: "nearest", behavior: "smooth" });
   } catch (error) {
@@ -80,6 +139,7 @@ function failed(error) {
   if (!state.answer) {
     for (const id of ["picture", "panel", "tools"]) at(id).hidden = true;
     at("drop").hidden = false;
+    noteCount("not counted", error.name === "AbortError" ? "" : error.message);
     return;
   }
   const blamed = editor.zones.find((zone) => error.message.includes(`"${zone.name}"`));
@@ -100,7 +160,10 @@ function showAnswer() {
   const { decode, queue, inference, total } = answer.timings_ms;
   at("facts").textContent = `${answer.width} × ${answer.height} pixels, ${Math.round(total)} ms`;
   at("facts").title = `decoding ${decode} ms, waiting ${queue} ms, inference ${inference} ms`;
-  at("legend-top").textContent = `${Number(state.heat.top.toPrecision(3))} people a cell`;
+  // Colours follow the root of a cell's count: in the middle of the bar stands a quarter of the top.
+  at("legend-middle").textContent = Number((state.heat.top / 4).toPrecision(2));
+  const side = answer.map.cell;
+  at("legend-top").textContent = `${Number(state.heat.top.toPrecision(3))} people in ${side} × ${side} pixels`;
   at("legend").title = `a cell is ${answer.map.cell} × ${answer.map.cell} pixels`;
   layOut();
   showZones();
@@ -192,7 +255,10 @@ async function loadZones(file) {
 
 function stem() { return state.file.name.replace(/\.[^.]*$/, "") || "picture"; }
 
-at("file").addEventListener("change", (event) => { open(event.target.files[0]); event.target.value = ""; });
+at("file").addEventListener("change", (event) => {
+  openAll([...event.target.files]);
+  event.target.value = "";
+});
 at("zones-file").addEventListener("change", (event) => { loadZones(event.target.files[0]); event.target.value = ""; });
 at("error-close").addEventListener("click", () => showError(""));
 at("stop").addEventListener("click", () => state.running?.abort());
@@ -202,7 +268,6 @@ at("draw").addEventListener("click", () => {
 });
 at("finish").addEventListener("click", () => editor.finish());
 at("abandon").addEventListener("click", () => editor.abandon());
-at("change-key").addEventListener("click", askForKey);
 at("save-zones").addEventListener("click", () =>
   saveText(JSON.stringify({ zones: editor.export() }, null, 1) + "\n", "application/json", "zones.json"));
 at("save-png").addEventListener("click", async () => save(await png(state, editor.zones), `${stem()}-counted.png`));
@@ -219,7 +284,7 @@ for (const choice of document.querySelectorAll("input[name=view]")) {
 
 document.addEventListener("paste", (event) => {
   const file = [...event.clipboardData.files].find(({ type }) => type.startsWith("image/"));
-  if (file) open(file);
+  if (file) openAll([file]);
 });
 document.addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("dragging"); });
 document.addEventListener("dragleave", (event) => {
@@ -228,7 +293,7 @@ document.addEventListener("dragleave", (event) => {
 document.addEventListener("drop", (event) => {
   event.preventDefault();
   document.body.classList.remove("dragging");
-  open(event.dataTransfer.files[0]);
+  openAll([...event.dataTransfer.files]);
 });
 new ResizeObserver(layOut).observe(at("picture").parentElement);
 
@@ -248,4 +313,5 @@ async function showModel() {
 }
 
 paintLegend(at("legend-bar"));
-showModel().then(watchCameras);
+showModel();
+countAlerts();

@@ -25,11 +25,7 @@ export class ZoneEditor {
     svg.addEventListener("pointerup", (event) => this.#up(event));
     svg.addEventListener("pointercancel", () => { this.drag = null; this.render(); });
     svg.addEventListener("dblclick", () => this.finish());
-    document.addEventListener("keydown", (event) => {
-      if (!this.draft) return;
-      if (event.key === "Escape") this.abandon();
-      if (event.key === "Enter") { event.preventDefault(); this.finish(); }
-    });
+    document.addEventListener("keydown", (event) => this.#key(event));
   }
 
   resize(width, height) {
@@ -39,22 +35,29 @@ export class ZoneEditor {
     this.render();
   }
 
-  begin() { this.#setDraft([]); }
+  /** Draw a new shape: a "zone", a "mask", or the "ground", which has four corners. */
+  begin(kind = "zone") {
+    this.kind = kind;
+    this.#setDraft([]);
+    this.svg.focus({ preventScroll: true });
+  }
 
   abandon() { this.#setDraft(null); }
 
   finish() {
     const corners = this.draft?.filter((corner, index, all) => index === 0 || this.#apart(corner, all[index - 1]) > 2);
     if (!corners || corners.length < 3) return;
+    if (this.kind === "ground" && corners.length !== 4) return;
     this.#setDraft(null);
-    this.changed(this.add(corners));
+    if (this.kind === "ground") this.zones = this.zones.filter((zone) => zone.kind !== "ground");
+    this.changed(this.add(corners, this.kind === "ground" ? "Ground" : undefined, this.kind));
   }
 
-  add(corners, name) {
-    let number = this.zones.length + 1;
+  add(corners, name, kind = "zone") {
+    let number = this.zones.filter((zone) => zone.kind === kind).length + 1;
     const taken = new Set(this.zones.map((zone) => zone.name));
-    while (!name || taken.has(name)) name = `Zone ${number++}`;
-    const zone = { name, corners, count: null, error: "" };
+    while (!name || taken.has(name)) name = `${kind === "mask" ? "Blacked out" : "Zone"} ${number++}`;
+    const zone = { name, kind, corners, count: null, error: "" };
     this.zones.push(zone);
     this.render();
     return zone;
@@ -78,7 +81,7 @@ export class ZoneEditor {
     this.svg.replaceChildren();
     const text = Math.max(13, Math.min(20, this.width / 40));
     for (const zone of this.zones) {
-      const group = element("g", { class: `zone${zone.error ? " wrong" : ""}${zone === this.drag?.zone ? " chosen" : ""}` }, this.svg);
+      const group = element("g", { class: `zone ${zone.kind}${zone.error ? " wrong" : ""}${zone === this.drag?.zone ? " chosen" : ""}` }, this.svg);
       const points = this.#points(zone.corners);
       element("polygon", { class: "shadow", points }, group);
       element("polygon", { class: "shape", points }, group);
@@ -92,7 +95,7 @@ export class ZoneEditor {
     const corners = this.cursor && this.draft.length ? [...this.draft, this.cursor] : this.draft;
     element("polyline", { class: "shadow", points: this.#points(corners) }, group);
     element("polyline", { class: "shape", points: this.#points(corners) }, group);
-    this.#corners(this.draft, group);
+    this.#corners(this.cursor ? [...this.draft, this.cursor] : this.draft, group);
   }
 
   #setDraft(draft) {
@@ -154,10 +157,34 @@ export class ZoneEditor {
     } else {
       const at = this.#at(event);
       if (this.draft.length >= 3 && this.#apart(this.draft[0], at) < GRAB) return this.finish();
-      this.draft.push(at);
-      this.drawingChanged(this.draft);
-      this.render();
+      this.#addCorner(at);
     }
+  }
+
+  #addCorner(at) {
+    this.draft.push(at);
+    this.drawingChanged(this.draft);
+    this.render();
+    if (this.kind === "ground" && this.draft.length === 4) this.finish();
+  }
+
+  /** Without a mouse: arrows move the next corner, the space bar sets it, Enter finishes, Escape gives up. */
+  #key(event) {
+    if (!this.draft) return;
+    const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    const within = (value) => Math.min(1, Math.max(0, value));
+    const onButton = event.target instanceof HTMLButtonElement;
+    if (event.key === "Escape") this.abandon();
+    else if (event.key === "Enter" && !onButton) this.finish();
+    else if (event.target !== this.svg) return;
+    else if (event.key === " ") this.#addCorner(this.cursor ?? [0.5, 0.5]);
+    else if (event.key in steps) {
+      const size = event.shiftKey ? 0.1 : 0.01;
+      const [x, y] = this.cursor ?? [0.5, 0.5];
+      this.cursor = [within(x + steps[event.key][0] * size), within(y + steps[event.key][1] * size)];
+      this.render();
+    } else return;
+    event.preventDefault();
   }
 
   #at(event) {
@@ -182,6 +209,9 @@ export function middle(corners) {
 }
 
 function box([x0, y0], [x1, y1]) { return [[x0, y0], [x1, y0], [x1, y1], [x0, y1]]; }
+
+/** Two decimals, as the levels have that it is compared with. */
+export function perSquareMetre(density) { return density.toFixed(2); }
 
 export function people(count) {
   return count >= 10 ? Math.round(count).toLocaleString("en") : count.toFixed(1);

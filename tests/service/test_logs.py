@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from servers import HeldRuntime, Running, encoded, eventually, grey
+from support.servers import HeldRuntime, Running, encoded, eventually, grey
 
 from uepnet.service.logs import JsonFormatter, PlainFormatter
 

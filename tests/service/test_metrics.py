@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from servers import HeldRuntime, Running, encoded, eventually, grey
+from support.servers import HeldRuntime, Running, encoded, eventually, grey
 
 from uepnet.service import metrics as module
 from uepnet.service.metrics import Metrics
@@ -20,7 +20,7 @@ def documented() -> set[str]:
 def test_exactly_the_documented_metrics_exist(serve: Serve) -> None:
     server = serve()
     server.count(IMAGE, params={"camera": "a"})
-    server.serving.metrics.watch_device_memory(lambda: (1, 2))
+    server.state.metrics.watch_device_memory(lambda: (1, 2))
     text = server.http.get("/metrics").text
     found = set(re.findall(r"^# TYPE (uepnet_\w+)", text, re.MULTILINE))
     assert found == documented()
@@ -43,7 +43,8 @@ def test_one_image_is_counted_once_in_every_stage(serve: Serve) -> None:
     assert server.metric("uepnet_people_total") == count
     assert server.metric("uepnet_tiles_total", result="ok") == server.metric("uepnet_batch_tiles_sum") == 4
     assert server.metric("uepnet_batch_seconds_sum") == server.metric("uepnet_inference_seconds_sum")
-    eventually(lambda: server.metric("uepnet_requests_total", route="/v1/count", outcome="ok") == 1)
+    sample = server.state.metrics.registry.get_sample_value
+    eventually(lambda: sample("uepnet_requests_total", {"route": "/v1/count", "outcome": "ok"}) == 1)
     assert server.metric("uepnet_requests_in_flight") == 0
     assert server.metric("uepnet_requests_limit") == 32
 
@@ -74,7 +75,7 @@ def test_outcomes_are_told_apart(serve: Serve, held: HeldRuntime) -> None:
 def test_ready_is_one_only_while_requests_are_taken(serve: Serve) -> None:
     server = serve()
     assert server.metric("uepnet_ready") == 1
-    server.serving.house.draining = True
+    server.state.admission.draining = True
     assert server.metric("uepnet_ready") == 0
 
 

@@ -45,9 +45,13 @@ def test_a_flag_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("port", "x", "--port = x: input should be a valid integer"),
         ("port", "70000", "--port = 70000: input should be less than or equal to 65535"),
-        ("precision", "fp8", "--precision = fp8: input should be 'auto', 'fp32', 'fp16' or 'int8'"),
-        ("device", "tpu", "--device = tpu: a device is auto, cpu, cuda or cuda:N"),
-        ("device", "cuda:x", "--device = cuda:x: a device is auto, cpu, cuda or cuda:N"),
+        ("precision", "fp8", "--precision = fp8: input should be 'auto', 'fp32', 'fp16', 'bf16' or 'int8'"),
+        ("device", "tpu", "--device = tpu: a device is auto, cpu, cuda, tensorrt or intel-gpu (cuda:1 is the second)"),
+        (
+            "device",
+            "cuda:x",
+            "--device = cuda:x: a device is auto, cpu, cuda, tensorrt or intel-gpu (cuda:1 is the second)",
+        ),
         ("deadline_seconds", "0", "--deadline-seconds = 0: input should be greater than 0"),
         ("deadline_seconds", "nan", "--deadline-seconds = nan: "),
         ("max_body_bytes", "much", "--max-body-bytes = much: "),
@@ -95,6 +99,44 @@ def test_settings_are_frozen() -> None:
         load_settings().port = 1
 
 
-def test_a_slip_of_the_pen_in_a_variable_is_told() -> None:
+def test_a_misspelt_variable_is_reported() -> None:
     (sentence,) = unknown_variables(["UEPNET_MAX_REQUEST", "UEPNET_PORT", "HOME"])
-    assert sentence == "UEPNET_MAX_REQUEST is no setting of the service; did you mean UEPNET_MAX_REQUESTS?"
+    assert sentence == "UEPNET_MAX_REQUEST is not a setting of the service; did you mean UEPNET_MAX_REQUESTS?"
+
+
+@pytest.mark.parametrize("variable", ["UEPNET_API_KEYS", "UEPNET_ADMIN_KEY"])
+@pytest.mark.parametrize("value", ["", " ", ",", " , "])
+def test_a_blank_key_is_refused_instead_of_opening_the_service(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InputError, match=f"^{variable}: it is set but holds no key"):
+        load_settings()
+
+
+def test_the_admin_key_must_differ_from_the_api_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UEPNET_API_KEYS", "first-key-here,the-same-key")
+    monkeypatch.setenv("UEPNET_ADMIN_KEY", "the-same-key")
+    with pytest.raises(InputError, match="UEPNET_ADMIN_KEY must differ from every key in UEPNET_API_KEYS") as error:
+        load_settings()
+    assert "the-same-key" not in str(error.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_on_this_machine_no_keys_are_needed(host: str) -> None:
+    assert load_settings({"host": host}).api_keys == ()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", ""])
+def test_for_other_machines_keys_are_needed_or_insecure_is_said(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    with pytest.raises(InputError, match="UEPNET_INSECURE=1"):
+        load_settings({"host": host})
+    assert load_settings({"host": host, "insecure": "1"}).insecure
+    monkeypatch.setenv("UEPNET_API_KEYS", "first-key-here")
+    assert load_settings({"host": host}).host == host
+
+
+@pytest.mark.parametrize("host", ["example.org:8000", "http://example.org", "*", "a b"])
+def test_an_allowed_host_is_a_bare_name(host: str) -> None:
+    with pytest.raises(InputError, match="a host is a name or an address without port"):
+        load_settings({"allowed_hosts": host})

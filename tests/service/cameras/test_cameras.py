@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from servers import SOON, Running, encoded, eventually, grey
+from support.servers import SOON, Running, encoded, eventually, grey
 
-from uepnet.service.schemas import Camera
+from uepnet.service.cameras.wire import CameraState
 
 IMAGE = encoded(grey(64, 64))
 ZONES = '{"zones": [{"name": "door", "polygon": [[0, 0], [32, 0], [32, 64], [0, 64]]}]}'
@@ -19,12 +19,12 @@ def show(server: Running, camera: str, content: bytes = IMAGE) -> httpx.Response
     return server.count(content, params={"camera": camera})
 
 
-def events(server: Running) -> Iterator[Camera]:
+def events(server: Running) -> Iterator[CameraState]:
     with server.http.stream("GET", "/v1/events", timeout=SOON) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         for line in response.iter_lines():
             if line.startswith("data: "):
-                yield Camera.model_validate_json(line.removeprefix("data: "))
+                yield CameraState.model_validate_json(line.removeprefix("data: "))
 
 
 def test_the_latest_count_of_each_camera_is_listed(serve: Serve) -> None:
@@ -34,7 +34,7 @@ def test_the_latest_count_of_each_camera_is_listed(serve: Serve) -> None:
     show(server, "east", encoded(grey(64, 64, 0)))
     files = {"image": ("x.png", IMAGE), "zones": (None, ZONES)}
     server.http.post("/v1/count", params={"camera": "west"}, files=files).raise_for_status()
-    east, west = (Camera.model_validate(one) for one in server.http.get("/v1/cameras").json()["cameras"])
+    east, west = (CameraState.model_validate(one) for one in server.http.get("/v1/cameras").json()["cameras"])
     assert (east.camera, west.camera) == ("east", "west")
     assert east.count == 0 < west.count
     assert west.zones[0].count == pytest.approx(west.count / 2)
@@ -97,12 +97,12 @@ def test_no_more_listeners_than_allowed(serve: Serve) -> None:
 
 def test_a_listener_that_does_not_read_keeps_the_newest_of_each_camera(serve: Serve) -> None:
     server = serve()
-    listener = server.serving.cameras.listen()
+    listener = server.state.cameras.listen()
     for value in (0, 100, 255):
         last = show(server, "a", encoded(grey(64, 64, value))).json()["count"]
         show(server, "b")
-    assert sorted(listener._news) == ["a", "b"]
-    assert listener._news["a"].count == last
+    assert sorted(name for _, name in listener._news) == ["a", "b"]
+    assert CameraState.model_validate_json(listener._news["count", "a"]).count == last
 
 
 def test_streams_end_when_the_server_drains(serve: Serve) -> None:
@@ -111,7 +111,7 @@ def test_streams_end_when_the_server_drains(serve: Serve) -> None:
     stream = events(server)
     next(stream)
     began = time.monotonic()
-    server.server.should_exit = True
+    server.server.stop()
     assert list(stream) == []
     assert time.monotonic() - began < 10
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 from PIL import Image
-from scenes import amid_nobody
-from servers import Running, encoded, grey, running
+from support.scenes import amid_nobody
+from support.servers import Running, encoded, grey, running
 
 from uepnet import Counter
 from uepnet.model.runtime import BUNDLED

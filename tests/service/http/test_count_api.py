@@ -13,8 +13,10 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from servers import Running, encoded, grey
+from support.servers import Running, encoded, grey
+from support.toy import toy_model
 
+from uepnet.model.artifact import Layout
 from uepnet.model.count import count_image
 from uepnet.model.image import load_image
 from uepnet.model.runtime import Runtime
@@ -71,6 +73,24 @@ def test_by_accept_the_answer_is_a_picture(service: Running, photo: bytes) -> No
         assert Image.open(io.BytesIO(response.content)).width == 600
     assert Image.open(io.BytesIO(heat.content)).size == (600, 400)
     assert overlay.content != heat.content
+
+
+def test_pictures_and_maps_follow_the_cell_of_the_model(serve: Serve, tmp_path: Path) -> None:
+    layout = Layout(encoder="efficientnet-lite0", width=8, classes=(5, 6), cell=16)
+    server = serve(model=toy_model(tmp_path, layout=layout))
+    image = grey(160, 96, 0)
+    image[:16, 144:] = 255  # the cell in the top right corner
+    content = encoded(image)
+    values = np.load(io.BytesIO(server.count(content, headers={"Accept": "application/x-npy"}).content))
+    assert values.shape == (6, 10)
+    assert np.argwhere(values > 0).tolist() == [[0, 9]]
+    png = server.count(content, headers={"Accept": "image/png"}, params={"view": "heat"}).content
+    heat = np.asarray(Image.open(io.BytesIO(png)))
+    assert heat.shape == (96, 160, 3)
+    bright = (heat != heat[-1, 0]).any(axis=2)
+    expected = np.zeros((96, 160), bool)
+    expected[:16, 144:] = True
+    assert np.array_equal(bright, expected)
 
 
 def test_by_accept_the_answer_is_an_array(service: Running, photo: bytes) -> None:
@@ -143,10 +163,11 @@ def test_wrong_bodies_are_problems(service: Running, content: bytes, kind: str, 
     [
         ("{", "wrong-zones"),
         ('{"zones": [{"name": "a", "polygon": [[0, 0], [1, 1]]}]}', "wrong-zones"),
+        ('{"zones": [{"name": "a", "polygon": [[0, 0], [1, 0], [1, 1]]}]}', "wrong-zones"),
         ('{"zones": [{"name": "a", "polygon": [[900, 900], [950, 900], [950, 950]]}]}', "wrong-zones"),
         ('{"zones": []}' + " " * 2**20, "wrong-zones"),
     ],
-    ids=["no JSON", "two corners", "outside", "too many bytes"],
+    ids=["no JSON", "two corners", "fractions without units", "outside", "too many bytes"],
 )
 def test_wrong_zones_are_problems(service: Running, zones: str, name: str) -> None:
     files = {"image": ("x.png", encoded(grey(64, 64))), "zones": (None, zones)}

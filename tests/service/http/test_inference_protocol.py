@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from servers import Running, encoded, grey
-from toy import toy_model
+from support.servers import Running, encoded, grey
+from support.toy import toy_model
 from tritonclient.utils import InferenceServerException
 
-from uepnet.service.tensors import encode_response
+from uepnet.service.http.protocol_codec import encode_response
 
 LIGHT, DARK = encoded(grey(64, 64)), encoded(grey(128, 32, 0))
 INFER = "/v2/models/uepnet/infer"
@@ -80,7 +80,7 @@ def test_tritons_client_is_told_what_is_wrong(client: triton.InferenceServerClie
     with pytest.raises(InferenceServerException, match="path is unknown"):
         client.infer("other", [images(LIGHT)])
     with pytest.raises(InferenceServerException, match=r"outputs\.0\.name"):
-        client.infer("uepnet", [images(LIGHT)], outputs=[triton.InferRequestedOutput("classes")])
+        client.infer("uepnet", [images(LIGHT)], outputs=[triton.InferRequestedOutput("heat")])
 
 
 def test_plain_json_with_base64_works_too(service: Running) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from servers import SOON, HeldRuntime, Running, encoded, eventually, grey
-from toy import toy_model
+from support.servers import SOON, HeldRuntime, Running, encoded, eventually, grey
+from support.toy import toy_model
 
 IMAGE = encoded(grey(300, 300))
 ADMIN = {"X-API-Key": "the-admin-key"}
@@ -39,9 +39,9 @@ def test_the_model_is_described(service: Running) -> None:
     assert model["provider"] == "CPUExecutionProvider"
     assert model["device"] == "cpu"
     assert model["fallback"] is None
-    assert service.metric(
-        "uepnet_model_info", name="toy", version="1", precision="fp32", device="cpu", provider="CPUExecutionProvider"
-    )
+    assert model["engine"] == "onnxruntime" and model["engine_version"]
+    labels = {"name": "toy", "version": "1", "precision": "fp32", "device": "cpu"}
+    assert service.metric("uepnet_model_info", engine="onnxruntime", provider="CPUExecutionProvider", **labels)
 
 
 def test_a_reload_swaps_the_model(server: Running) -> None:
@@ -82,6 +82,34 @@ def test_a_broken_model_is_refused_and_the_old_one_goes_on(server: Running, mode
     assert server.metric("uepnet_model_reloads_total", outcome="refused") == 3
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"format": ' + "1" * 10_000 + "}", '{"a":' * 100_000])
+def test_a_model_directory_that_is_hard_to_read_is_409_without_its_path(
+    server: Running, models: Path, text: str
+) -> None:
+    (models / "odd").mkdir(exist_ok=True)
+    (models / "odd" / "artifact.json").write_text(text)
+    response = reload(server, "odd")
+    assert response.status_code == 409
+    assert str(models) not in response.text
+    (models / "odd" / "artifact.json").unlink()
+
+
+def test_links_in_a_circle_are_409(server: Running, models: Path) -> None:
+    (models / "here").symlink_to(models / "there")
+    (models / "there").symlink_to(models / "here")
+    assert reload(server, "here").status_code == 409
+    assert reload(server, "x" * 4000).status_code == 409
+
+
+def test_a_model_that_answers_nan_is_refused(server: Running, models: Path) -> None:
+    spoilt = toy_model(models / "nan", "expectation", spoilt=True)
+    assert spoilt.is_dir()
+    response = reload(server, "nan")
+    assert response.status_code == 409
+    assert response.json()["detail"] == "The model answers numbers that are not finite."
+    assert server.count(IMAGE).json()["model"]["version"] == "1"
+
+
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"path": 1}', b'{"where": "v2"}'])
 def test_a_wrong_body_is_told(server: Running, content: bytes) -> None:
     assert server.http.post("/v1/model/reload", content=content, headers=ADMIN).status_code == 422
@@ -94,7 +122,7 @@ def test_a_request_under_way_finishes_on_the_old_model(serve: Serve, held: HeldR
     waiting = threading.Thread(target=lambda: answers.append(server.count(IMAGE)))
     waiting.start()
     eventually(lambda: held.tiles == 1)
-    old = server.serving.engine
+    old = server.state.model.loaded
     assert old is not None
     with httpx.Client(base_url=server.url, timeout=SOON) as other:
         assert other.post("/v1/model/reload", json={"path": "v2"}, headers=ADMIN).status_code == 200

@@ -3,41 +3,27 @@
 import csv
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
-from browser import Page
 from PIL import Image
-from scenes import amid_nobody
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.actions.action_builder import ActionBuilder
 from selenium.webdriver.common.actions.interaction import POINTER_TOUCH
 from selenium.webdriver.common.actions.pointer_input import PointerInput
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from servers import SOON, HeldRuntime, Running, encoded, eventually, grey
+from support.browser import Page
+from support.scenes import amid_nobody
+from support.servers import HeldRuntime, Running, encoded, eventually, grey
 
 from uepnet.model.runtime import BUNDLED
 from uepnet.model.zones import load_zones
 
 pytestmark = [pytest.mark.system, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 Serve = Callable[..., Running]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    opened = Page(tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.driver.quit()
-
-
-@pytest.fixture
-def page(browser: Page, tmp_path: Path) -> Page:
-    browser.reset(tmp_path)
-    return browser
 
 
 @pytest.fixture
@@ -241,6 +227,29 @@ def test_a_count_can_be_stopped(page: Page, serve: Serve, held: HeldRuntime, pho
     page.counted()
 
 
+def test_the_others_are_counted_while_somebody_looks_at_one_of_several_pictures(
+    page: Page, serve: Serve, held: HeldRuntime, photo: Path, tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("one.png", "two.png", "broken.png", "four.png")]
+    for value, path in enumerate(files):
+        path.write_bytes(b"no image" if path.stem == "broken" else encoded(grey(160, 96, 40 * value + 40)))
+    server = serve(held)
+    page.open(server)
+    held.go.clear()
+    page.at("file").send_keys("\n".join(str(path) for path in files))
+    eventually(lambda: server.metric("uepnet_requests_in_flight") == 1)
+    page.run("document.querySelectorAll('#files button')[1].click()")
+    held.go.set()
+    eventually(lambda: page.text("progress").lower() == "4 of 4")
+    page.counted()
+    counts = [shown(server.count(path.read_bytes()).json()["count"]) for path in files if path.stem != "broken"]
+    assert page.text("count") == counts[1]
+    assert page.driver.find_element("css selector", "#files [aria-current]").text == "two.png"
+    told = page.run("return [...document.querySelectorAll('#files output')].map((one) => one.textContent)")
+    assert told == [*counts[:2], "not counted", counts[2]]
+    assert "image" in page.run("return document.querySelector('#files p').textContent")
+
+
 def test_a_zone_can_be_drawn_while_the_next_picture_is_counted(
     page: Page, serve: Serve, held: HeldRuntime, photo: Path, tmp_path: Path
 ) -> None:
@@ -317,28 +326,6 @@ def test_the_key_is_asked_for_and_kept_for_the_tab(page: Page, serve: Serve, pho
     eventually(lambda: "/v1/count" in page.text("docs"))
 
 
-def test_cameras_appear_as_they_are_counted(page: Page, serve: Serve) -> None:
-    server = serve()
-    page.open(server)
-    time.sleep(0.3)
-    assert not page.at("cameras").is_displayed()
-    zones = '{"zones": [{"name": "door", "polygon": [[0, 0], [32, 0], [32, 64], [0, 64]]}]}'
-
-    def show(camera: str, value: int) -> str:
-        files = {"image": ("x.png", encoded(grey(64, 64, value))), "zones": (None, zones)}
-        url = f"{server.url}/v1/count"
-        return shown(httpx.post(url, params={"camera": camera}, files=files, timeout=SOON).json()["count"])
-
-    def tiles() -> list[list[str]]:
-        return [tile.text.splitlines() for tile in page.driver.find_elements(By.CSS_SELECTOR, ".tile")]
-
-    show("west", 100)
-    east, west = show("east", 255), show("west", 200)
-    eventually(lambda: [tile[2] for tile in tiles()] == [east, west])
-    assert [tile[0] for tile in tiles()] == ["east", "west"]
-    assert "door" in tiles()[0]
-
-
 @pytest.mark.parametrize(("width", "height"), [(1300, 950), (390, 844), (320, 640)])
 def test_the_page_fits_any_screen_and_both_colour_schemes(
     page: Page, service: Running, photo: Path, width: int, height: int
@@ -377,7 +364,7 @@ def test_a_zone_is_tapped_on_a_phone(page: Page, service: Running, photo: Path) 
 
 
 def test_nothing_comes_from_outside(page: Page, service: Running, photo: Path) -> None:
-    for path in ("/", "/docs"):
+    for path in ("/", "/alerts", "/photographs", "/docs"):
         page.open(service, path)
         time.sleep(0.5)
         loaded = page.run("return performance.getEntriesByType('resource').map(({name}) => name)")

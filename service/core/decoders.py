@@ -1,0 +1,202 @@
+"""Decoding in processes that can be killed.
+
+Some images cost far more than their size tells (see `model.image_cost`), and a thread that decodes cannot be stopped.
+So each decoding slot has a process of its own. It is killed when the image takes too much processor time, when the
+request's deadline passes or when its client leaves; the next image gets a new process.
+
+The processes are programs of their own (`exec`), not forks: they share no lock, no device and no memory with the
+service.
+"""
+
+import json
+import logging
+import mmap
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uepnet.model.errors import ImageError, ImageTooLarge, InferenceError
+from uepnet.service.core.decode_worker import (
+    DECODE,
+    MEASURE,
+    MESSAGE_BYTES,
+    READY,
+    DecodeLimits,
+    command,
+    shared_memory,
+)
+
+CHECK_SECONDS = 0.2  # how often a waiting thread looks whether anybody still waits for its image
+# The worst known format is WebP: libwebp keeps two frames beside the one that it hands over and Pillow's copy of that,
+# 16 bytes per pixel. Of 50 megapixels a decoder gets 1.1 GB, of which the interpreter leaves 80 MB unused.
+MEMORY_PER_PIXEL = 18
+MEMORY_OF_INTERPRETER = 192 * 2**20  # address space of Python with numpy and Pillow, and room for what is no pixel
+# One thread for BLAS, which decoding does not use. Blocks of more than 16 MiB go back to the system at once; smaller
+# ones are kept, as new memory for each image would double the time of decoding a small one.
+ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(16 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 * 2**20),
+}
+
+log = logging.getLogger(__name__)
+
+
+class DecoderPool:
+    """One process for each thread that decodes at the moment.
+
+    Thread: `decode` runs in request threads, the other methods on the event loop.
+    """
+
+    def __init__(self, max_pixels: int, max_side: int, cpu_seconds: float) -> None:
+        memory = MEMORY_OF_INTERPRETER + MEMORY_PER_PIXEL * max_pixels
+        self._limits = DecodeLimits(max_pixels, max_side, cpu_seconds, memory)
+        self._lock = threading.Lock()
+        self._idle: list[_DecoderProcess] = []
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start one process and wait until it is ready, so that the first image need not; others start when needed."""
+        process = _DecoderProcess(self._limits)
+        with suppress(ConnectionError):  # the first image will tell
+            process.wait_until_ready(lambda: None)
+        self._give_back(process)
+
+    def decode(self, content: bytes | bytearray, check: Callable[[], None]) -> NDArray[np.uint8]:
+        """The pixels [height, width, 3], read-only. `check` raises when nobody waits for them any more."""
+        with self._process() as process:
+            return process.decode(content, check)
+
+    def measure(self, content: bytes | bytearray, check: Callable[[], None]) -> int:
+        """How many pixels the image has by its header, which is all that is read."""
+        with self._process() as process:
+            return process.measure(content, check)
+
+    @contextmanager
+    def _process(self) -> Iterator["_DecoderProcess"]:
+        process = self._take()
+        try:
+            yield process
+        except ImageError:
+            self._give_back(process)
+            raise
+        except BaseException:
+            process.kill()
+            self._give_back(_DecoderProcess(self._limits))  # starts meanwhile
+            raise
+        self._give_back(process)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            idle, self._idle = self._idle, []
+        for process in idle:
+            process.kill()
+
+    def _take(self) -> "_DecoderProcess":
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return _DecoderProcess(self._limits)
+
+    def _give_back(self, process: "_DecoderProcess") -> None:
+        with self._lock:
+            if process.is_alive and not self._stopped:
+                self._idle.append(process)
+                return
+        process.kill()
+
+
+class _DecoderProcess:
+    """Thread: used by one thread at a time."""
+
+    def __init__(self, limits: DecodeLimits) -> None:
+        self._limits = limits
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                command(limits),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # where libraries print what they think of an image
+                env={name: value for name, value in os.environ.items() if not name.startswith("UEPNET_")} | ENVIRONMENT,
+                start_new_session=True,  # Ctrl-C is the service's to handle
+            )
+        self._readable = select.poll()  # unlike select.select it takes descriptors above 1023
+        self._readable.register(self._socket, select.POLLIN)
+        self.is_alive = True
+        self._ready = False
+
+    def decode(self, content: bytes | bytearray, check: Callable[[], None]) -> NDArray[np.uint8]:
+        told, descriptors = self._ask(DECODE, content, check)
+        try:
+            memory = mmap.mmap(descriptors[0], 0, prot=mmap.PROT_READ)
+        finally:
+            os.close(descriptors[0])
+        return np.frombuffer(memory, np.uint8).reshape(told["shape"])  # unmapped with the last view of it
+
+    def measure(self, content: bytes | bytearray, check: Callable[[], None]) -> int:
+        return int(self._ask(MEASURE, content, check)[0]["pixels"])
+
+    def _ask(
+        self, what: bytes, content: bytes | bytearray, check: Callable[[], None]
+    ) -> tuple[dict[str, Any], list[int]]:
+        """What the process tells, and the descriptors that come with it."""
+        try:
+            self.wait_until_ready(check)
+            self._send(what, content)
+            message, descriptors = self._receive(check)
+        except ConnectionError:
+            message, descriptors = b"", []
+        if not message:
+            raise self._death()
+        told: dict[str, Any] = json.loads(message)
+        if "error" in told:
+            raise (ImageTooLarge if told["too_large"] else ImageError)(told["error"])
+        return told, descriptors
+
+    def wait_until_ready(self, check: Callable[[], None]) -> None:
+        if not self._ready and self._receive(check)[0] != READY:
+            raise ConnectionError
+        self._ready = True
+
+    def _receive(self, check: Callable[[], None]) -> tuple[bytes, list[int]]:
+        while not self._readable.poll(1000 * CHECK_SECONDS):
+            check()
+        message, descriptors, _, _ = socket.recv_fds(self._socket, MESSAGE_BYTES, 1)
+        return message, descriptors
+
+    def kill(self) -> None:
+        self.is_alive = False
+        self._process.kill()
+        self._process.wait()
+        self._socket.close()
+
+    def _send(self, what: bytes, content: bytes | bytearray) -> None:
+        with os.fdopen(shared_memory(), "wb") as memory:
+            memory.write(content)
+            memory.flush()
+            socket.send_fds(self._socket, [what], [memory.fileno()])
+
+    def _death(self) -> Exception:
+        """Why the process has ended in the middle of an image."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self.kill()
+        code = self._process.returncode
+        log.warning("a decoding process ended with code %d", code)
+        if code == -signal.SIGXCPU:
+            return ImageTooLarge(f"Decoding the image takes more than {self._limits.cpu_seconds:g} seconds.")
+        if code == -signal.SIGKILL:  # by the kernel, where memory is short, or by an operator
+            return InferenceError("The image could not be decoded.")
+        return ImageError("The image is damaged: its decoder failed.")

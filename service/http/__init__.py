@@ -1,0 +1,1 @@
+"""The HTTP side of the service: the app, its routes and everything around them."""
