@@ -1,6 +1,5 @@
-"""One way to count, wherever the model runs: in this process or behind a server; many images at once, in order."""
+"""One interface for counting in this process or on a server; several images at once, results in order."""
 
-import io
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from ipaddress import ip_address
@@ -10,16 +9,16 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from uepnet.client.client import Client, CountAnswer
+from uepnet.client.tiff import tiff
+from uepnet.model import counted_image
 from uepnet.model.artifact import Artifact
-from uepnet.model.count import Count, Range, RunTiles, count_image
+from uepnet.model.count import Count, Range, RunTiles, ScaleUse, count_image
 from uepnet.model.errors import InferenceError
-from uepnet.model.image import load_image
+from uepnet.model.image import encode_png, load_image
 from uepnet.model.zones import Zone, ZoneCount
-from uepnet.service.client import Client, CountAnswer
-from uepnet.service.frames import Picture
-from uepnet.service.tiff import tiff
+from uepnet.video.frames import Picture
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,7 +32,7 @@ class ModelName(NamedTuple):
 
 
 class Backend(Protocol):
-    in_flight: int  # how many images it is worth giving it at once
+    in_flight: int  # number of images to send at the same time
     in_flight_live: int  # of a live source, where a frame that waits for others grows old
     model: ModelName  # at the start; a server may change to another
 
@@ -63,7 +62,7 @@ class InProcess:
 
 
 class OverServer:
-    """A server counts; several threads may ask at once. Count maps travel only where something is drawn from them."""
+    """Counts on a server; threads may share it. Count maps are requested only for drawing."""
 
     def __init__(
         self, client: Client, in_flight: int | None = None, camera: str | None = None, with_map: bool = False
@@ -85,16 +84,14 @@ class OverServer:
 
 
 def without_loss(image: NDArray[np.uint8], packed: bool) -> bytes:
-    """The very pixels as PNG, or as TIFF: within one machine bytes are cheaper than packing them."""
+    """The pixels without loss, as PNG, or within one machine as uncompressed TIFF, which costs less time."""
     if not packed and image.nbytes <= LARGEST_UNPACKED_BYTES:
         return tiff(image)
-    file = io.BytesIO()
-    Image.fromarray(image).save(file, "PNG", compress_level=1)
-    return file.getvalue()
+    return encode_png(image)
 
 
 def as_count(answer: CountAnswer, with_map: bool) -> Count:
-    """A server's answer as what counting in process gives; without a map that of no cells."""
+    """A server's answer as a `Count`; where it has no map, the count map has no cells."""
     if with_map and answer.map is None:
         raise InferenceError("The server sent no count map: it is older than this client.")
     bounds = answer.range
@@ -106,22 +103,17 @@ def as_count(answer: CountAnswer, with_map: bool) -> Count:
         height=answer.height,
         zones=tuple(ZoneCount(zone.name, zone.count) for zone in answer.zones),
         saturated=answer.saturated,
+        scales=tuple(ScaleUse(use.scale, use.share) for use in answer.scales),
         warnings=tuple(answer.warnings),
+        familiarity=answer.familiarity,
+        unfamiliar=answer.unfamiliar,
         cell=8 if answer.map is None else answer.map.cell,
     )
 
 
 def count_fields(count: Count, model: ModelName) -> dict[str, Any]:
-    """A count as it stands in every JSON that the command writes."""
-    bounds = count.range
-    return {
-        "count": count.count,
-        "range": None if bounds is None else {"low": bounds.low, "high": bounds.high, "level": bounds.level},
-        "zones": [{"name": zone.name, "count": zone.count} for zone in count.zones],
-        "saturated": count.saturated,
-        "warnings": list(count.warnings),
-        "model": model._asdict(),
-    }
+    """A count as it is written in every JSON."""
+    return counted_image.count_fields(count, model._asdict())
 
 
 def in_order(
@@ -129,9 +121,9 @@ def in_order(
 ) -> Generator[tuple[T, R], None, None]:
     """`work` on the items, `in_flight` at once; each item with its result, in the order of the items.
 
-    An item is taken only when there is room for it (`ahead` more may wait), so of a live source the newest is
-    taken, and an endless one needs no more memory than a short one. The items are drawn in a thread of their
-    own: a source that stands still holds no finished result back.
+    An item is taken only when there is room for it (`ahead` more may wait): of a live source the newest is taken,
+    and memory does not grow with the number of items. A thread of its own takes the items, so that a source that
+    is silent does not hold back finished results.
     """
     room = Semaphore(in_flight + ahead)
     handed: SimpleQueue[tuple[T, Future[R]] | None] = SimpleQueue()

@@ -1,7 +1,7 @@
 """The typed HTTP client: `Client("http://localhost:8000").count("crowd.jpg").count`, and its async twin.
 
-Connections are kept, and shared between threads. How long a call waits for a busy or absent server is said in
-`patience.py`; what is sent and how answers are read, in `calls.py`.
+Connections are kept, and shared between threads. `retry.py` says how long a call waits for a server that is busy or
+away; `requests.py` what is sent and how answers are read.
 """
 
 import asyncio
@@ -14,11 +14,12 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
+from uepnet.client import requests
+from uepnet.client.requests import Call, Source
+from uepnet.client.retry import Outcome, Patience, Server
+from uepnet.model.artifact import Decoding
 from uepnet.model.errors import Cancelled, UepnetError
 from uepnet.model.zones import Zone
-from uepnet.service import calls
-from uepnet.service.calls import Call, Source
-from uepnet.service.patience import Outcome, Patience, Server
 from uepnet.service.schemas import CountAnswer, ModelAnswer
 
 __all__ = ["AsyncClient", "Client", "CountAnswer", "ModelAnswer"]
@@ -53,38 +54,47 @@ class Client:
         *,
         camera: str | None = None,
         with_map: bool = False,
+        decoding: Decoding | None = None,
     ) -> CountAnswer:
-        """Count a file, its bytes or an RGB array; `camera` shows it under that name on the server."""
-        return self._send(calls.count(image, zones, camera, with_map))
+        """Count a path, bytes, an open file, a PIL image or an RGB array; `camera` names it on the server.
 
-    def count_batch(self, images: Sequence[Source], zones: Sequence[Zone] = ()) -> list[CountAnswer | UepnetError]:
-        """Many images in one request; a bad one gives its error and spoils no other."""
-        return self._send(calls.batch(images, zones))
+        `decoding` (here and below) is argmax for the paper's, without a range; None is the server's default.
+        """
+        return self._send(requests.count(image, zones, camera, with_map, decoding))
 
-    def overlay(self, image: Source, zones: Sequence[Zone] = ()) -> NDArray[np.uint8]:
+    def count_batch(
+        self, images: Sequence[Source], zones: Sequence[Zone] = (), *, decoding: Decoding | None = None
+    ) -> list[CountAnswer | UepnetError]:
+        """Many images in one request; one that cannot be read or counted gives its error, the others their counts."""
+        call = requests.batch(images, zones, decoding)
+        return call if isinstance(call, list) else self._send(call)
+
+    def overlay(
+        self, image: Source, zones: Sequence[Zone] = (), *, decoding: Decoding | None = None
+    ) -> NDArray[np.uint8]:
         """The image with heat map, zones and legend, RGB [height, width, 3]."""
-        return self._send(calls.picture(image, zones, "overlay"))
+        return self._send(requests.picture(image, zones, "overlay", decoding))
 
-    def heat_map(self, image: Source) -> NDArray[np.uint8]:
-        return self._send(calls.picture(image, (), "heat"))
+    def heat_map(self, image: Source, *, decoding: Decoding | None = None) -> NDArray[np.uint8]:
+        return self._send(requests.picture(image, (), "heat", decoding))
 
-    def count_map(self, image: Source) -> NDArray[np.float32]:
+    def count_map(self, image: Source, *, decoding: Decoding | None = None) -> NDArray[np.float32]:
         """People per cell, [rows, columns]."""
-        return self._send(calls.people(image, "count"))
+        return self._send(requests.people(image, "count", decoding))
 
-    def density_map(self, image: Source) -> NDArray[np.float32]:
+    def density_map(self, image: Source, *, decoding: Decoding | None = None) -> NDArray[np.float32]:
         """People per pixel, [height, width]."""
-        return self._send(calls.people(image, "density"))
+        return self._send(requests.people(image, "density", decoding))
 
     def model(self) -> ModelAnswer:
-        return self._send(calls.model())
+        return self._send(requests.model())
 
     @property
     def host(self) -> str:
         return self._server.url.host
 
     def close(self) -> None:
-        """Also ends the waiting of calls in other threads: they raise Cancelled."""
+        """Also ends calls that wait in other threads: they raise Cancelled."""
         self._closed.set()
         self._http.close()
 
@@ -137,28 +147,32 @@ class AsyncClient:
         *,
         camera: str | None = None,
         with_map: bool = False,
+        decoding: Decoding | None = None,
     ) -> CountAnswer:
-        return await self._send(await asyncio.to_thread(calls.count, image, zones, camera, with_map))
+        return await self._send(await asyncio.to_thread(requests.count, image, zones, camera, with_map, decoding))
 
     async def count_batch(
-        self, images: Sequence[Source], zones: Sequence[Zone] = ()
+        self, images: Sequence[Source], zones: Sequence[Zone] = (), *, decoding: Decoding | None = None
     ) -> list[CountAnswer | UepnetError]:
-        return await self._send(await asyncio.to_thread(calls.batch, images, zones))
+        call = await asyncio.to_thread(requests.batch, images, zones, decoding)
+        return call if isinstance(call, list) else await self._send(call)
 
-    async def overlay(self, image: Source, zones: Sequence[Zone] = ()) -> NDArray[np.uint8]:
-        return await self._send(await asyncio.to_thread(calls.picture, image, zones, "overlay"))
+    async def overlay(
+        self, image: Source, zones: Sequence[Zone] = (), *, decoding: Decoding | None = None
+    ) -> NDArray[np.uint8]:
+        return await self._send(await asyncio.to_thread(requests.picture, image, zones, "overlay", decoding))
 
-    async def heat_map(self, image: Source) -> NDArray[np.uint8]:
-        return await self._send(await asyncio.to_thread(calls.picture, image, (), "heat"))
+    async def heat_map(self, image: Source, *, decoding: Decoding | None = None) -> NDArray[np.uint8]:
+        return await self._send(await asyncio.to_thread(requests.picture, image, (), "heat", decoding))
 
-    async def count_map(self, image: Source) -> NDArray[np.float32]:
-        return await self._send(await asyncio.to_thread(calls.people, image, "count"))
+    async def count_map(self, image: Source, *, decoding: Decoding | None = None) -> NDArray[np.float32]:
+        return await self._send(await asyncio.to_thread(requests.people, image, "count", decoding))
 
-    async def density_map(self, image: Source) -> NDArray[np.float32]:
-        return await self._send(await asyncio.to_thread(calls.people, image, "density"))
+    async def density_map(self, image: Source, *, decoding: Decoding | None = None) -> NDArray[np.float32]:
+        return await self._send(await asyncio.to_thread(requests.people, image, "density", decoding))
 
     async def model(self) -> ModelAnswer:
-        return await self._send(calls.model())
+        return await self._send(requests.model())
 
     async def aclose(self) -> None:
         await self._http.aclose()

@@ -1,4 +1,4 @@
-"""What is asked of the service and how its answers are read: the client without the sending.
+"""The requests of the client and how answers are read; sending them is done elsewhere.
 
 Each function returns a `Call`: a request, and the function that reads its answer. `Client` and `AsyncClient`
 differ only in how they send one.
@@ -6,6 +6,7 @@ differ only in how they send one.
 
 import io
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import Any, Generic, TypeVar
 import httpx
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from pydantic import BaseModel, ValidationError
 
+from uepnet.model.artifact import Decoding
+from uepnet.model.counted_image import check_several, check_single
 from uepnet.model.errors import (
     DeadlineExceeded,
     ImageError,
@@ -27,14 +29,15 @@ from uepnet.model.errors import (
     UepnetError,
     ZoneError,
 )
-from uepnet.model.image import load_image
-from uepnet.model.zones import Zone
+from uepnet.model.image import ImageSource, encode_png, image_reader, load_image, read_file, read_open
+from uepnet.model.zones import Zone, zone_list
 from uepnet.service.schemas import BatchAnswer, CountAnswer, ModelAnswer, Problem
 
-Source = str | Path | bytes | NDArray[np.uint8]  # a file, its bytes, or RGB [height, width, 3]
+Source = ImageSource  # a path, bytes, an open file, a PIL image, or an array RGB [height, width, 3]
 Part = tuple[str, tuple[str, bytes, str]]  # of a form: its name, then file name, content and media type
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=BaseModel)
+Results = list[CountAnswer | UepnetError]
 
 # What the name at the end of a problem's type means; any other is an InferenceError.
 ERRORS: dict[str, type[UepnetError]] = {
@@ -76,31 +79,53 @@ class Call(Generic[T]):
 
 
 def count(
-    image: Source, zones: Sequence[Zone] = (), camera: str | None = None, with_map: bool = False
+    image: Source,
+    zones: Sequence[Zone] = (),
+    camera: str | None = None,
+    with_map: bool = False,
+    decoding: Decoding | None = None,
 ) -> Call[CountAnswer]:
-    params = ({"camera": camera} if camera else {}) | ({"include": "map"} if with_map else {})
+    params = _given(camera=camera or None, include="map" if with_map else None, decoding=decoding)
     return _count(image, zones, params, "application/json", lambda answer: _parsed(CountAnswer, answer))
 
 
-def picture(image: Source, zones: Sequence[Zone], view: str) -> Call[NDArray[np.uint8]]:
+def picture(
+    image: Source, zones: Sequence[Zone], view: str, decoding: Decoding | None = None
+) -> Call[NDArray[np.uint8]]:
     """The overlay or the bare heat map, RGB [height, width, 3]."""
-    return _count(image, zones, {"view": view}, "image/png", lambda answer: load_image(answer.content))
+    params = _given(view=view, decoding=decoding)
+    return _count(image, zones, params, "image/png", lambda answer: load_image(answer.content))
 
 
-def people(image: Source, kind: str) -> Call[NDArray[np.float32]]:
+def people(image: Source, kind: str, decoding: Decoding | None = None) -> Call[NDArray[np.float32]]:
     """The count map [rows, columns] or the density map [height, width]."""
-    return _count(image, (), {"map": kind}, "application/x-npy", _array)
+    return _count(image, (), _given(map=kind, decoding=decoding), "application/x-npy", _array)
 
 
-def batch(images: Sequence[Source], zones: Sequence[Zone] = ()) -> Call[list[CountAnswer | UepnetError]]:
-    def read(answer: httpx.Response) -> list[CountAnswer | UepnetError]:
+def batch(
+    images: Sequence[Source], zones: Sequence[Zone] = (), decoding: Decoding | None = None
+) -> "Call[Results] | Results":
+    """One request for many images. One that cannot be read is not sent; its error stands in its place."""
+    check_several(images, "count_batch")
+    images, zones = list(images), zone_list(zones)
+    parts: list[Part] = []
+    errors: dict[int, UepnetError] = {}
+    for index, image in enumerate(images):
+        try:
+            parts.append(("image", (str(index), *encoded(image))))
+        except UepnetError as error:
+            errors[index] = error
+    if not parts:
+        return [errors[index] for index in range(len(images))]
+
+    def read(answer: httpx.Response) -> Results:
         entries = _parsed(BatchAnswer, answer).results
-        if len(entries) != len(images):
-            raise InferenceError(f"The server answered {len(entries)} counts to {len(images)} images.")
-        return [entry.answer or _from_problem(entry.problem) for entry in entries]
+        if len(entries) != len(parts):
+            raise InferenceError(f"The server answered {len(entries)} counts to {len(parts)} images.")
+        counted = iter([entry.answer or _from_problem(entry.problem) for entry in entries])
+        return [errors[index] if index in errors else next(counted) for index in range(len(images))]
 
-    parts = [("image", (str(index), *encoded(image))) for index, image in enumerate(images)]
-    return Call("POST", "v1/count/batch", read, files=parts + _zone_parts(zones))
+    return Call("POST", "v1/count/batch", read, _given(decoding=decoding), files=parts + _zone_parts(zones))
 
 
 def model() -> Call[ModelAnswer]:
@@ -108,19 +133,20 @@ def model() -> Call[ModelAnswer]:
 
 
 def encoded(image: Source) -> tuple[bytes, str]:
-    """(bytes, media type). Arrays travel losslessly: the server sees the very same pixels."""
-    if isinstance(image, np.ndarray):
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
-            raise ImageError(f"An image array must be uint8 [height, width, 3], not {image.dtype} {list(image.shape)}.")
-        file = io.BytesIO()
-        Image.fromarray(image).save(file, "PNG", compress_level=1)
-        return file.getvalue(), "image/png"
-    # Which format it is, the server finds out from the bytes themselves.
-    return image if isinstance(image, bytes) else _file(Path(image)), "image/*"
+    """(bytes, media type). Pixels travel without loss: the server sees the same ones."""
+    check_single(image)
+    if isinstance(image, str | os.PathLike):
+        # The server finds out the format from the bytes.
+        return read_file(Path(image)), "image/*"
+    if isinstance(image, bytes | bytearray | memoryview):
+        return bytes(image), "image/*"
+    if hasattr(image, "read"):
+        return read_open(image), "image/*"
+    return encode_png(image_reader(image)[0]()), "image/png"
 
 
 def failure(answer: httpx.Response) -> UepnetError:
-    """What an answer of 400 or above means, in the words of the service where it has some."""
+    """The error for a status of 400 or above, with the text of the service if there is one."""
     try:
         problem = Problem.model_validate_json(answer.content)
     except ValidationError:
@@ -136,6 +162,10 @@ def _from_problem(problem: Problem | None) -> UepnetError:
     return ERRORS.get(name, InferenceError)(KEY_NEEDED if name == "unauthorised" else problem.detail)
 
 
+def _given(**params: str | None) -> dict[str, str]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
 def _count(
     image: Source,
     zones: Sequence[Zone],
@@ -144,6 +174,7 @@ def _count(
     read: Callable[[httpx.Response], T],
 ) -> Call[T]:
     """A raw body where there are no zones (the fast path), multipart where there are."""
+    zones = zone_list(zones)
     content, media_type = encoded(image)
     headers = {"Accept": accept}
     if not zones:
@@ -158,13 +189,6 @@ def _zone_parts(zones: Sequence[Zone]) -> list[Part]:
         return []
     text = json.dumps({"zones": [zone.model_dump(mode="json") for zone in zones]})
     return [("zones", ("zones.json", text.encode(), "application/json"))]
-
-
-def _file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ImageError(f"{path} cannot be read: {error.strerror or 'it is no file'}.") from None
 
 
 def _parsed(kind: type[Answer], answer: httpx.Response) -> Answer:

@@ -1,8 +1,8 @@
-"""What both clients share in sending: where the server is, and how long a call goes on trying.
+"""Shared by both clients: the address of the server, and retrying for a limited time.
 
-While the server is busy (429), not ready (503) or away, a call is tried again, as Retry-After says or with a
-growing pause, until the patience is at an end; counting twice changes nothing. An address that has never
-answered is not waited for: it is more likely wrong than away.
+While the server is busy (429), not ready (503) or unreachable, a call is repeated after the time in Retry-After or
+after growing pauses, until the patience ends; counting twice is harmless. A server that has never answered is not
+waited for, because its address is probably wrong.
 """
 
 import logging
@@ -16,9 +16,9 @@ from typing import TypeVar
 import httpx
 
 from uepnet import __version__
+from uepnet.client import requests
+from uepnet.client.requests import Call
 from uepnet.model.errors import InputError, Unreachable
-from uepnet.service import calls
-from uepnet.service.calls import Call
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ class Server:
     """What both clients know of the server: where it is, whether it has answered yet, whether it is away."""
 
     def __init__(self, url: str, api_key: str | None, timeout_seconds: float, patience_seconds: float) -> None:
+        if not isinstance(url, str):
+            raise InputError(f"A server's address is a text such as http://localhost:8000, not {type(url).__name__}.")
         try:
             parsed = httpx.URL(url if "://" in url else f"http://{url}")
         except httpx.InvalidURL:
@@ -63,12 +65,12 @@ class Server:
             detail = str(outcome) or type(outcome).__name__
             raise Unreachable(f"No service answers at {self.name} ({detail}).") from outcome
         if outcome.status_code >= 300:
-            raise calls.failure(outcome)
+            raise requests.failure(outcome)
         return call.read(outcome)
 
 
 class Patience:
-    """How long one call goes on trying."""
+    """The time for which one call is repeated."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -76,7 +78,7 @@ class Patience:
         self._pause = FIRST_PAUSE_SECONDS
 
     def pause(self, outcome: Outcome) -> float | None:
-        """Seconds until the next try; None where the outcome is final."""
+        """Seconds until the next attempt; None if the outcome is final."""
         met = self._server.met
         self._server.note(outcome)
         if isinstance(outcome, httpx.Response):

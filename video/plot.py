@@ -1,95 +1,44 @@
 """Counts over time as a picture: one or many recordings, their ranges, zones, gaps and alerts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from math import isnan, nan
+from datetime import datetime, tzinfo
+from math import isnan
 from pathlib import Path
 
 from matplotlib import dates
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator
 
-from uepnet.model.errors import InputError, OutputError
-from uepnet.service.recording import Record, read_records, time_text
+from uepnet.model.errors import InputError
+from uepnet.model.outputs import picture_format, whole_file
+from uepnet.model.smoothing import Hysteresis
+from uepnet.video.recording import time_text
+from uepnet.video.series import Series, breaches
 
-# Told apart by the colour-blind, too (Okabe and Ito).
+PICTURE_FORMATS = (".png", ".svg", ".pdf")
+# Colour-blind people can tell them apart, too (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 ALERT_COLOUR = "#B00020"
-LABEL_SHARE = 0.08  # of the time axis, as much as a label takes
+LABEL_SHARE = 0.08  # of the time axis: the width of a label
+STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, *(60 * step for step in (1, 2, 5, 10, 15, 30)))
+HOUR_STEPS = tuple(3600 * step for step in (1, 2, 3, 6, 12, 24, 48, 96, 168))
 
 
-@dataclass
-class Series:
-    """One recording as columns. A gap is a row of NaN: lines and bands break there."""
+class TimeLocator(Locator):
+    """Ticks at round times since the beginning: 15 s, 5 min, 2 h."""
 
-    label: str
-    seconds: list[float] = field(default_factory=list)
-    count: list[float] = field(default_factory=list)
-    low: list[float] = field(default_factory=list)
-    high: list[float] = field(default_factory=list)
-    zones: dict[str, list[float]] = field(default_factory=dict)
-    clock: bool = False  # seconds are since 1970
+    def __call__(self) -> list[float]:
+        low, high = sorted(self.axis.get_view_interval())  # type: ignore[union-attr]
+        return self.tick_values(low, high)
 
-    def add(self, record: Record) -> None:
-        bounds = record.get("range") or {}
-        zones = {zone["name"]: zone["count"] for zone in record.get("zones", ())}
-        for name in zones:
-            self.zones.setdefault(name, [nan] * len(self.seconds))
-        self.seconds.append(record["timestamp"])
-        self.count.append(record.get("count", nan))
-        self.low.append(bounds.get("low", nan))
-        self.high.append(bounds.get("high", nan))
-        for name, counts in self.zones.items():
-            counts.append(zones.get(name, nan))
-        self.clock = self.clock or "time" in record
-
-    def moment(self, second: float) -> str:
-        """A moment of this recording, for people."""
-        if not self.clock:
-            tenth = int(10 * second) % 10  # else a short stretch would end when it began
-            return time_text(second) + (f".{tenth}" if tenth else "")
-        return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        step = next((step for step in STEPS + HOUR_STEPS if (vmax - vmin) / step <= 10), HOUR_STEPS[-1])
+        first, last = round(vmin / step), round(vmax / step)
+        return [number * step for number in range(first, last + 1) if vmin <= number * step <= vmax]
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """A stretch in which a recording reached the threshold; `end` is None where it still does at the end."""
-
-    label: str
-    start: float
-    end: float | None
-    peak: float
-
-
-def load_series(path: Path) -> list[Series]:
-    """A recording's cameras, each a series; one without a camera is called after its file."""
-    found: dict[str, Series] = {}
-    for record in read_records(path):
-        label = record.get("camera") or path.name.removesuffix(".jsonl")
-        found.setdefault(label, Series(label)).add(record)
-    if not found:
-        raise InputError(f"{path} holds no counts.")
-    return list(found.values())
-
-
-def alerts(series: Series, threshold: float) -> list[Alert]:
-    """When the count reached the threshold and for how long. A gap ends nothing and begins nothing."""
-    found: list[Alert] = []
-    start, peak = None, 0.0
-    for second, count in zip(series.seconds, series.count, strict=True):
-        if count >= threshold:
-            start, peak = (second, count) if start is None else (start, max(peak, count))
-        elif count < threshold and start is not None:
-            found.append(Alert(series.label, start, second, peak))
-            start = None
-    if start is not None:
-        found.append(Alert(series.label, start, None, peak))
-    return found
-
-
-def draw(series: Sequence[Series], path: Path, alert: float | None = None, title: str | None = None) -> None:
+def draw(series: Sequence[Series], path: Path, alert: Hysteresis | None = None, title: str | None = None) -> None:
     """Write the picture; the suffix (.png, .svg, .pdf) says in which format."""
     clock = all(line.clock for line in series)
     zoned = len(series) == 1 and bool(series[0].zones)
@@ -100,23 +49,32 @@ def draw(series: Sequence[Series], path: Path, alert: float | None = None, title
         _draw_line(axes[0], line, _moments(line, clock), colour)
     if alert is not None:
         _mark_alerts(axes[0], series, colours, alert, clock)
-        axes[0].axhline(alert, color=ALERT_COLOUR, linewidth=1, linestyle="--", label=f"alert {alert:g}")
+        level = alert.raise_at
+        axes[0].axhline(level, color=ALERT_COLOUR, linewidth=1, linestyle="--", label=f"alert {level:g}")
     if zoned:
         _draw_zones(axes[1], series[0], _moments(series[0], clock))
+    zone = datetime.fromtimestamp(series[0].seconds[0]).astimezone().tzinfo if clock else None
     for each in axes:
-        _dress(each, clock)
+        _dress(each, clock, zone)
     axes[0].set_title(title or (series[0].label if len(series) == 1 else "People over time"), loc="left")
-    axes[-1].set_xlabel("time (UTC)" if clock else "time since the beginning")
+    axes[-1].set_xlabel(_axis_name(series, clock))
     try:
-        figure.savefig(path, dpi=130)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}.") from None
+        with whole_file(path) as file:
+            kind = picture_format(path)
+            note = {"Software" if kind == "png" else "Creator": "uepnet plot"}  # so that it may be replaced on --resume
+            figure.savefig(file, dpi=130, format=kind, metadata=note)
     except ValueError:
-        raise InputError(f"{path}: a picture ends in .png, .svg or .pdf.") from None
+        raise InputError(f"{path}: a picture's name ends in .png, .svg or .pdf.") from None
+
+
+def _axis_name(series: Sequence[Series], clock: bool) -> str:
+    if not clock:
+        return "time since the beginning"
+    return f"local time ({datetime.fromtimestamp(series[0].seconds[0]).astimezone():%Z})"
 
 
 def _moments(line: Series, clock: bool) -> list[float]:
-    """What stands on the time axis: days since 1970 (matplotlib's dates), or seconds since the beginning."""
+    """Places on the time axis: days since 1970 (matplotlib's dates), or seconds since the beginning."""
     if clock:
         return [second / 86_400 for second in line.seconds]
     origin = line.seconds[0] if line.clock else 0.0
@@ -124,10 +82,15 @@ def _moments(line: Series, clock: bool) -> list[float]:
 
 
 def _draw_line(axes: Axes, line: Series, moments: list[float], colour: str) -> None:
-    axes.plot(moments, line.count, color=colour, linewidth=1.5, label=line.label)
-    alone = _alone(line.count)
-    axes.plot([moments[n] for n in alone], [line.count[n] for n in alone], ".", color=colour)
-    axes.fill_between(moments, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
+    """The smoothed counts, if any, over the faint counts of single frames; the range as a band."""
+    smoothed = line.best is not line.count
+    if smoothed:
+        axes.plot(moments, line.count, color=colour, linewidth=0.8, alpha=0.35)
+    axes.plot(moments, line.best, color=colour, linewidth=1.5, label=line.label)
+    alone = _alone(line.best)
+    axes.plot([moments[n] for n in alone], [line.best[n] for n in alone], ".", color=colour)
+    name = None if line.level is None else f"{line.level:.0%} range"
+    axes.fill_between(moments, line.low, line.high, color=colour, alpha=0.18, linewidth=0, label=name)
 
 
 def _draw_zones(axes: Axes, line: Series, moments: list[float]) -> None:
@@ -139,28 +102,32 @@ def _draw_zones(axes: Axes, line: Series, moments: list[float]) -> None:
 
 
 def _alone(counts: Sequence[float]) -> list[int]:
-    """Which counts have a gap or nothing on either side: no line leads to them, a dot must show them."""
+    """Counts with a gap or nothing on either side: no line leads to them, so they are drawn as dots."""
     unknown = [True, *map(isnan, counts), True]
     return [n for n in range(len(counts)) if unknown[n : n + 3] == [True, False, True]]
 
 
-def _mark_alerts(axes: Axes, series: Sequence[Series], colours: Sequence[str], threshold: float, clock: bool) -> None:
-    """A mark in the line's colour where it reached the threshold, with the time beside it where there is room."""
-    marks: list[tuple[float, float, str]] = []
+def _mark_alerts(axes: Axes, series: Sequence[Series], colours: Sequence[str], rule: Hysteresis, clock: bool) -> None:
+    """A mark in the line's colour where each alert begins, with the time next to it where there is room."""
+    marks: list[tuple[float, str, str]] = []
     for line, colour in zip(series, colours, strict=True):
         moments = dict(zip(line.seconds, _moments(line, clock), strict=True))
-        marks += [(moments[alert.start], alert.start, colour) for alert in alerts(line, threshold)]
+        for breach in breaches(line, rule):
+            x = moments.get(breach.start, min(moments.values()))
+            local = datetime.fromtimestamp(breach.start).astimezone()
+            marks.append((x, f"{local:%H:%M:%S}" if clock else time_text(x), colour))
     left, right = axes.get_xlim()
     free_from = left
-    for x, second, colour in sorted(marks):
-        axes.plot([x], [threshold], marker="^", color=colour, markeredgecolor=ALERT_COLOUR, markersize=7, linestyle="")
+    for x, text, colour in sorted(marks):
+        axes.plot(
+            [x], [rule.raise_at], marker="^", color=colour, markeredgecolor=ALERT_COLOUR, markersize=7, linestyle=""
+        )
         if x < free_from:
             continue
         free_from = x + LABEL_SHARE * (right - left)
-        text = datetime.fromtimestamp(second, UTC).strftime("%H:%M:%S") if clock else time_text(x)
         axes.annotate(
             text,
-            (x, threshold),
+            (x, rule.raise_at),
             (4, -14),
             textcoords="offset points",
             color=ALERT_COLOUR,
@@ -169,19 +136,25 @@ def _mark_alerts(axes: Axes, series: Sequence[Series], colours: Sequence[str], t
         )
 
 
-def _dress(axes: Axes, clock: bool) -> None:
+def _dress(axes: Axes, clock: bool, zone: tzinfo | None) -> None:
     axes.set_ylim(bottom=0)
     axes.set_ylabel("people")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))
     if clock:
-        locator = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
+        locator = dates.AutoDateLocator(tz=zone)  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))  # type: ignore[no-untyped-call]
     else:
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda second, _: time_text(max(0.0, second))))
+        axes.xaxis.set_major_locator(TimeLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda second, _: _tick(second)))
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+
+
+def _tick(second: float) -> str:
+    tenths = round(10 * second)
+    return time_text(max(0, tenths // 10)) + (f".{tenths % 10}" if tenths % 10 else "")
 
 
 def _cycled(colours: Sequence[str], number: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Counts on disk: one JSON object a line, a line a frame or gap, written as it goes.
+"""Counts on disk: JSON lines, one per counted frame or gap, each written as soon as it is known.
 
 A line is a counted frame
 
@@ -8,19 +8,60 @@ or a gap, where nothing is known
 
     {"frame": 13, "timestamp": 0.52, "camera": "gate", "gap": "the frame is damaged"}
 
-Nothing in it depends on how fast or in how many goes it was written: a resumed file equals an unbroken one.
+A line does not depend on how fast the file was written or how often it was resumed: a resumed file is equal to one
+that was written without a break.
 """
 
-import csv
 import json
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, BinaryIO, Protocol, cast
+
+from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationError
 
 from uepnet.model.errors import InputError, OutputError
+from uepnet.model.outputs import open_log, write_all
+from uepnet.model.validation import first_complaint
 
 Record = dict[str, Any]
+MAX_LINE_BYTES = 1 << 24  # of a record; /dev/zero has no end of a line
+LINE_START = b'{"frame": '
+
+
+def _with_time_zone(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("it has no time zone")
+    return text
+
+
+class _Bounds(BaseModel):
+    low: FiniteFloat
+    high: FiniteFloat
+    level: FiniteFloat
+
+
+class _ZoneCount(BaseModel):
+    name: str
+    count: FiniteFloat
+
+
+class _Line(BaseModel):
+    """The fields of a record that are read again; there may be others."""
+
+    frame: int
+    timestamp: Annotated[FiniteFloat, Field(ge=-1e11, le=1e11)]
+    time: Annotated[str, AfterValidator(_with_time_zone)] = "1970-01-01T00:00:00Z"
+    camera: str = ""
+    count: FiniteFloat = 0.0
+    smoothed: FiniteFloat = 0.0
+    range: _Bounds | None = None
+    zones: list[_ZoneCount] = []
+    warnings: list[str] = []
+    model: dict[str, str] = {}
+    dropped: int = 0
+    gap: str = ""
 
 
 class Sink(Protocol):
@@ -33,61 +74,79 @@ class Sink(Protocol):
 
 
 class Recording:
-    """A JSONL file, appended to line by line: a line is with the system before the next one is written."""
+    """A JSONL file. Each line is handed to the system before the next one is written.
+
+    Nothing is changed on opening: the file is created, emptied or cut after its last whole line when the first
+    record is written.
+    """
 
     def __init__(self, path: Path, resume: bool = False, overwrite: bool = False) -> None:
         self.path = path
-        if path.is_file() and path.stat().st_size and not resume and not overwrite:
-            raise InputError(f"{path} exists: --resume goes on with it, --overwrite begins anew.")
-        self._resumed = resume and path.is_file()
-        try:
-            self._file = path.open("r+b" if self._resumed else "wb", buffering=0)
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written: {error.strerror}.") from None
+        if path.exists() and not resume and not overwrite:
+            raise InputError(f"{path} exists: --resume continues it, --overwrite replaces it.")
+        self._resumed = resume and path.exists()
         self._end = _whole_lines(path) if self._resumed else 0
-        self._cut()
+        self._file: BinaryIO | None = None
 
     def kept(self) -> Iterator[Record]:
         return read_records(self.path) if self._resumed else iter(())
 
     def write(self, record: Record) -> None:
-        """Append one line, whole or not at all."""
-        line = memoryview(to_line(record))
-        written = 0
+        """Append one line, or nothing at all."""
         try:
-            while written < len(line):  # a disk that fills up takes a part first
-                written += self._file.write(line[written:])
+            self._file = self._file or self._open()
+            self._end += write_all(self._file, to_line(record))
         except OSError as error:
-            self._cut()
+            if self._file is None:
+                raise OutputError(f"{self.path} cannot be written: {error.strerror}.") from None
+            self._cut(self._file)
             raise OutputError(
-                f"{self.path} cannot be written further ({error.strerror}); what it holds is kept."
+                f"{self.path} cannot be written further ({error.strerror}); the lines before are kept."
             ) from None
-        self._end += written
 
     def close(self) -> None:
-        self._file.close()
-        if not self._end and self.path.is_file():
-            self.path.unlink()  # an empty recording would only stand in the way of the next try
+        if self._file is not None:
+            self._file.close()
 
-    def _cut(self) -> None:
-        """Drop what is no whole line. (A pipe or a device has no end to cut at.)"""
+    def _open(self) -> BinaryIO:
+        file = cast(BinaryIO, self.path.open("r+b" if self._resumed else "wb", buffering=0))
+        self._cut(file)
+        return file
+
+    def _cut(self, file: BinaryIO) -> None:
+        """Remove what follows the last whole line."""
         if self.path.is_file():
-            self._file.truncate(self._end)
-            self._file.seek(self._end)
+            file.truncate(self._end)
+            file.seek(self._end)
 
 
-class StandardOutput:
-    """Records to standard output: nothing is kept, nothing can be resumed."""
+class Stream:
+    """Records to a pipe, a device or standard output (`-`). With `copy` they are also kept there, for tables."""
+
+    def __init__(self, path: Path, copy: Recording | None = None) -> None:
+        self._path, self._copy = path, copy
+        self._file: BinaryIO | None = None
 
     def kept(self) -> Iterator[Record]:
         return iter(())
 
     def write(self, record: Record) -> None:
-        sys.stdout.buffer.write(to_line(record))
-        sys.stdout.buffer.flush()
+        try:
+            self._file = self._file or open_log(self._path)
+            write_all(self._file, to_line(record))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            name = "Standard output" if str(self._path) == "-" else self._path
+            raise OutputError(f"{name} cannot be written further ({error.strerror}).") from None
+        if self._copy is not None:
+            self._copy.write(record)
 
     def close(self) -> None:
-        pass
+        if self._file is not None:
+            self._file.close()
+        if self._copy is not None:
+            self._copy.close()
 
 
 def to_line(record: Record) -> bytes:
@@ -95,19 +154,23 @@ def to_line(record: Record) -> bytes:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """A recording's lines, one at a time. A last line without its end is left out: its writer was killed."""
+    """A recording's lines, one at a time. A last line without its end is left out: the writer was killed."""
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.endswith(b"\n"):
+            for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES), b""), 1):
+                if line.endswith(b"\n") or len(line) == MAX_LINE_BYTES:
                     yield _parsed(line, f"{path}, line {number}")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def moment_text(record: Record) -> str:
-    """When a record was, for people: the time of day of a live one, else the time since the beginning."""
-    return str(record["time"]) if "time" in record else time_text(record["timestamp"])
+    """When a record was, for people: the local time of day where it is known, else the time since the beginning."""
+    return local_time(record).strftime("%Y-%m-%d %H:%M:%S") if "time" in record else time_text(record["timestamp"])
+
+
+def local_time(record: Record) -> datetime:
+    return datetime.fromisoformat(record["time"]).astimezone()
 
 
 def time_text(second: float) -> str:
@@ -116,35 +179,36 @@ def time_text(second: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
 
 
-def write_csv(records: Iterable[Record], path: Path, zone_names: Sequence[str] = ()) -> None:
-    """The same as a table: a column a zone; a gap leaves the count empty."""
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            columns = ["camera", "frame", "timestamp", "time", "count", "low", "high", "gap"]
-            writer.writerow(columns + [f"zone {name}" for name in zone_names])
-            for record in records:
-                bounds = record.get("range") or {}
-                zones = {zone["name"]: zone["count"] for zone in record.get("zones", ())}
-                row = {**record, "low": bounds.get("low"), "high": bounds.get("high")}
-                writer.writerow([row.get(name) for name in columns] + [zones.get(name) for name in zone_names])
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}.") from None
-
-
 def _whole_lines(path: Path) -> int:
-    """The size of a file up to and with its last line end."""
-    with path.open("rb") as file:
-        return sum(len(line) for line in file if line.endswith(b"\n"))
+    """The size of a recording up to its last line end. A rest that no killed writer left is refused."""
+    try:
+        with path.open("rb") as file:
+            end, rest = 0, b""
+            for line in file:
+                if line.endswith(b"\n"):
+                    end += len(line)
+                else:
+                    rest = line[: len(LINE_START)]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    if not LINE_START.startswith(rest):
+        raise InputError(f"{path} cannot be resumed: it is not a recording of `uepnet video`.")
+    return end
 
 
 def _parsed(line: bytes, place: str) -> Record:
+    """The record as it was written; what reads it may rely on the types of its fields."""
     try:
         record = json.loads(line)
     except ValueError:
         record = None
     if not isinstance(record, dict) or not {"frame", "timestamp"} <= record.keys():
-        raise InputError(f"{place} is not a count as `uepnet video` writes them.")
+        raise InputError(f"{place} is not a record of `uepnet video`.")
     if "count" not in record and "gap" not in record:
         raise InputError(f"{place} holds neither a count nor a gap.")
+    try:
+        _Line.model_validate(record)
+    except ValidationError as error:
+        field, complaint = first_complaint(error)
+        raise InputError(f"{place} is not a record of `uepnet video`: {field}: {complaint}.") from None
     return record

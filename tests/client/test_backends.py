@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from servers import Running, encoded, eventually
+from support.servers import Running, encoded, eventually
 
+from uepnet.client.backends import InProcess, OverServer, count_fields, in_order, without_loss
+from uepnet.client.client import Client
+from uepnet.client.tiff import tiff
 from uepnet.model.image import load_image
 from uepnet.model.runtime import Runtime
 from uepnet.model.zones import Zone
-from uepnet.service.backends import InProcess, OverServer, count_fields, in_order, without_loss
-from uepnet.service.client import Client
-from uepnet.service.tiff import tiff
 
 LEFT = Zone(name="left", units="fractions", polygon=((0, 0), (0.5, 0), (0.5, 1), (0, 1)))
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from servers import HeldRuntime, Process, Running, encoded, eventually, grey
+from support.servers import HeldRuntime, Process, Running, encoded, eventually, grey, running
+from support.service_fixtures import CALIBRATION
+from support.toy import toy_model
 
-from uepnet import AsyncClient, Client, Counter
+from uepnet import AsyncClient, Client, Counter, UepnetError
 from uepnet.model.decode import density_map
 from uepnet.model.errors import (
     Cancelled,
@@ -28,6 +30,7 @@ from uepnet.model.errors import (
 )
 from uepnet.model.render import overlay
 from uepnet.model.zones import Zone
+from uepnet.service.settings import Settings
 
 LEFT = Zone(name="left", units="fractions", polygon=((0, 0), (0.5, 0), (0.5, 1), (0, 1)))
 NOWHERE = Zone(name="nowhere", polygon=((900, 900), (950, 900), (950, 950)))
@@ -85,6 +88,7 @@ def test_counts_over_http_are_those_in_process(client: Any, model_dir: Path, ima
         assert (there.range.low, there.range.high) == (here.range.low, here.range.high)
         assert [(zone.name, zone.count) for zone in there.zones] == [(z.name, z.count) for z in here.zones]
         assert (there.width, there.height, there.saturated) == (here.width, here.height, here.saturated)
+        assert [(use.scale, use.share) for use in there.scales] == [(use.scale, use.share) for use in here.scales]
         assert tuple(there.warnings) == here.warnings
         assert np.array_equal(there.map.array(), here.count_map)
     assert (there.model.name, there.model.version) == ("toy", "1")
@@ -98,11 +102,101 @@ def test_maps_and_pictures_come_as_arrays(client: Any, model_dir: Path, image: A
     assert client.heat_map(image).shape == image.shape
 
 
+@pytest.fixture(scope="module")
+def expecting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A calibrated model that decodes by expectation, and by argmax where one asks for it."""
+    return toy_model(tmp_path_factory.mktemp("models") / "toy", decoding="expectation", calibration=CALIBRATION)
+
+
+@pytest.fixture(scope="module")
+def expecting_server(expecting: Path) -> Iterator[Running]:
+    with running(Settings(port=0, model=expecting, history="off")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("decoding", [None, "argmax", "expectation"])
+def test_a_decoding_gives_the_same_over_http_and_in_process(
+    connect: Connect, expecting: Path, expecting_server: Running, image: Any, decoding: Any
+) -> None:
+    client = connect(expecting_server.url)
+    here = Counter(expecting, device="cpu").count(image, [LEFT], decoding=decoding)
+    there = client.count(image, [LEFT], with_map=True, decoding=decoding)
+    assert (here.range is None) == (there.range is None) == (decoding == "argmax")
+    assert there.count == here.count
+    assert [zone.count for zone in there.zones] == [zone.count for zone in here.zones]
+    assert np.array_equal(there.map.array(), here.count_map)
+    (entry,) = client.count_batch([image], [LEFT], decoding=decoding)
+    assert (entry.count, entry.range is None) == (here.count, here.range is None)
+    assert np.array_equal(client.count_map(image, decoding=decoding), here.count_map)
+    density = density_map(here.count_map, 200, 120, here.cell)
+    assert np.array_equal(client.density_map(image, decoding=decoding), density)
+    assert np.array_equal(client.overlay(image, [LEFT], decoding=decoding), overlay(image, here, [LEFT]))
+
+
+def test_two_decodings_differ_in_count_and_heat_map(connect: Connect, expecting_server: Running, image: Any) -> None:
+    client = connect(expecting_server.url)
+    assert client.count(image).count != client.count(image, decoding="argmax").count
+    assert not np.array_equal(client.heat_map(image), client.heat_map(image, decoding="argmax"))
+
+
+def test_the_default_decoding_is_set_alike_in_process_and_on_the_server(
+    connect: Connect, serve: Callable[..., Running], expecting: Path, image: Any
+) -> None:
+    client = connect(serve(model=expecting, decoding="argmax").url)
+    counter = Counter(expecting, device="cpu", decoding="argmax")
+    for decoding in (None, "expectation"):
+        here, there = (one.count(image, decoding=decoding) for one in (counter, client))
+        assert (here.count, here.range is None) == (there.count, there.range is None)
+    assert client.count(image).range is None and client.count(image, decoding="expectation").range is not None
+    assert client.model().artifact["decoding"] == counter.artifact.decoding == "argmax"
+
+
+def test_a_decoding_that_the_model_lacks_is_the_same_error_here_and_there(
+    client: Any, model_dir: Path, image: Any
+) -> None:
+    counter = Counter(model_dir, device="cpu")
+    told = []
+    for call in (client.count, counter.count):
+        with pytest.raises(InputError) as caught:
+            call(image, decoding="expectation")
+        told.append(str(caught.value))
+    assert told == ["This model decodes by argmax, not by expectation."] * 2
+    with pytest.raises(InputError, match="not by expectation"):  # of the call, not of each image
+        client.count_batch([image], decoding="expectation")
+    with pytest.raises(InputError, match="not by expectation"):
+        counter.count_many([image], decoding="expectation", errors="return")
+
+
 def test_a_bad_image_in_a_batch_spoils_only_itself(client: Any, image: Any) -> None:
     first, second, third = client.count_batch([image, b"no image", encoded(grey(64, 64))], [LEFT])
     assert first.count == client.count(image).count
     assert isinstance(second, ImageError)
     assert third.zones[0].count == pytest.approx(third.count / 2)
+
+
+def test_a_missing_file_in_a_batch_spoils_only_itself(client: Any, image: Any) -> None:
+    first, second, third = client.count_batch([Path("nowhere.jpg"), image, 12])
+    assert isinstance(first, ImageError) and "nowhere.jpg cannot be read" in str(first)
+    assert second.count == client.count(image).count
+    assert isinstance(third, ImageError) and "not int" in str(third)
+    assert all(isinstance(answer, ImageError) for answer in client.count_batch(["a.jpg", "b.jpg"]))
+
+
+@pytest.mark.parametrize("images", ["photo.jpg", b"bytes", None])
+def test_one_image_is_not_taken_for_a_batch(client: Any, images: Any) -> None:
+    with pytest.raises(UepnetError, match=r"^count_batch\(\) takes a list"):
+        client.count_batch(images)
+
+
+def test_a_batch_may_be_an_iterator(client: Any, image: Any) -> None:
+    assert len(client.count_batch(iter([image, image]))) == 2
+
+
+def test_what_is_no_list_of_zones_is_one_sentence_here_too(client: Any, image: Any) -> None:
+    with pytest.raises(UepnetError, match=r"^Zones are a list"):
+        client.count(image, "zones.json")
+    with pytest.raises(UepnetError, match=r"^Zones are a list"):
+        client.count_batch([image], [{"name": "a"}])
 
 
 def test_the_model_that_serves_is_told(client: Any) -> None:
@@ -131,6 +225,12 @@ def test_what_is_wrong_is_said_with_the_error_of_the_process(
 ) -> None:
     with pytest.raises(error, match=words):
         client.count(source, zones)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_an_address_that_is_no_text_is_one_sentence(kind: Any) -> None:
+    with pytest.raises(UepnetError, match=r"^A server's address is a text such as .*, not int\."):
+        kind(8000)
 
 
 def test_limits_of_the_server_are_told(connect: Connect, serve: Callable[..., Running]) -> None:

@@ -1,3 +1,4 @@
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -8,13 +9,13 @@ from numpy.typing import NDArray
 
 from uepnet.model.count import Count
 from uepnet.model.errors import OutputError
-from uepnet.service.annotate import AnnotatedVideo, next_part
+from uepnet.video.annotate import AnnotatedVideo, next_part
 
 
 def counted(image: NDArray[np.uint8]) -> Count:
     height, width = image.shape[:2]
     cells = np.full((-(-height // 8), -(-width // 8)), 0.1, np.float32)
-    return Count(float(cells.sum()), None, cells, width, height, (), 0.0, ())
+    return Count(float(cells.sum()), None, cells, width, height, (), 0.0, (), 8)
 
 
 def write(video: AnnotatedVideo, sizes: list[tuple[int, int]], times: list[Fraction]) -> None:
@@ -66,15 +67,17 @@ def test_a_video_without_frames_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    video = AnnotatedVideo(tmp_path / "nowhere" / "a.mp4")
     with pytest.raises(OutputError, match="cannot be written"):
-        AnnotatedVideo(tmp_path / "nowhere" / "a.mp4")
+        write(video, [(160, 120)], [Fraction(0)])
 
 
 def test_a_full_disk_is_one_sentence() -> None:
-    with pytest.raises(OutputError, match="no space left"):
-        video = AnnotatedVideo(Path("/dev/full"))
+    with (
+        pytest.raises(OutputError, match=r"cannot be written .*no space left"),
+        closing(AnnotatedVideo(Path("/dev/full"))) as video,
+    ):
         write(video, [(160, 120)] * 200, [Fraction(n, 10) for n in range(200)])
-        video.close()
 
 
 def test_a_resumed_video_goes_to_the_next_part(tmp_path: Path) -> None:

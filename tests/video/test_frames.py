@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from servers import encoded
-from videos import noise, number_of, numbered, write_video
+from support.servers import encoded
+from support.videos import noise, number_of, numbered, write_video
 
 from uepnet.model.errors import InputError
-from uepnet.service.frames import Choice, Damaged, Folder, Frame, Gap, VideoFile, natural, shown
+from uepnet.model.file_names import natural
+from uepnet.video.addresses import shown
+from uepnet.video.frames import Choice, Damaged, Folder, Frame, Gap, VideoFile
 
 UNEVEN = [0, 40, 100, 110, 300, 337, 374, 900, 901, 1500]
 
@@ -85,6 +87,39 @@ def test_what_is_left_of_a_truncated_video_comes_and_then_a_sentence(
     assert "is cut off: the last 2.0 seconds are missing" in str(complaint)
 
 
+def test_a_slot_is_a_gap_only_where_all_its_frames_are_damaged() -> None:
+    damaged = {0, 1, 5, *range(10, 15), 20, 24}  # of slots of five frames
+    items = [
+        Gap(number, Fraction(number, 25), "damaged")
+        if number in damaged
+        else Frame(number, Fraction(number, 25), lambda: b"")
+        for number in range(25)
+    ]
+    chosen = list(Choice(fps=Fraction(5)).of(iter(items)))
+    assert [(item.number, isinstance(item, Gap)) for item in chosen] == [
+        *[(2, False), (6, False), (10, True), (15, False), (21, False)]
+    ]
+    assert [item.number for item in Choice(fps=Fraction(5), start=Fraction(2, 5)).of(iter(items[:14]))] == [10]
+
+
+def test_frames_of_an_avi_are_shown_in_the_order_of_their_times(tmp_path: Path) -> None:
+    """It has no times of showing: with B-frames they came out as 0.12, 0.08, 0.2."""
+    base = np.random.default_rng(1).integers(0, 256, (144, 400, 3), np.uint8)
+    pictures = [np.ascontiguousarray(base[:, 2 * number : 2 * number + 176]) for number in range(60)]
+    with av.open(str(tmp_path / "a.avi"), "w") as container:
+        stream: Any = container.add_stream("libx264", rate=25, options={"bf": "3", "preset": "medium"})
+        stream.width, stream.height, stream.pix_fmt = 176, 144, "yuv420p"
+        for picture in pictures:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))
+    with av.open(str(tmp_path / "a.avi")) as container:
+        times = [frame.pts for frame in container.decode(video=0)]
+        assert times != sorted(times), "the file does have B-frames"
+    frames, complaint = drawn(VideoFile(str(tmp_path / "a.avi")))
+    assert complaint is None
+    assert [frame.timestamp for frame in frames] == [Fraction(number, 25) for number in range(60)]
+
+
 def test_damage_in_the_middle_costs_only_what_it_hit(tmp_path: Path) -> None:
     path = write_video(tmp_path / "a.mp4", noise(60), options={"movflags": "faststart"})
     content = bytearray(path.read_bytes())
@@ -97,11 +132,21 @@ def test_damage_in_the_middle_costs_only_what_it_hit(tmp_path: Path) -> None:
     assert frames[-1].timestamp == Fraction(59, 25)
 
 
-@pytest.mark.parametrize("content", [b"", b"just some words\n" * 100])
-def test_what_is_no_video_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(b"", "is empty"), (b"just some words\n" * 100, r"is not a video that can be read")],
+)
+def test_what_is_no_video_is_refused(tmp_path: Path, content: bytes, sentence: str) -> None:
     path = tmp_path / "a.mp4"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"a.mp4 is not a video that can be read"):
+    with pytest.raises(InputError, match=rf"a\.mp4 {sentence}"):
+        VideoFile(str(path))
+
+
+def test_a_video_whose_codec_is_unknown_is_refused(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "a.mp4", noise(5))
+    path.write_bytes(path.read_bytes().replace(b"avc1", b"zzzz"))
+    with pytest.raises(InputError, match=r"a.mp4 is not a video that can be read \(there is no decoder for its codec"):
         VideoFile(str(path))
 
 
@@ -153,7 +198,7 @@ def test_a_folder_s_pictures_come_in_natural_order_at_its_rate(tmp_path: Path) -
 
 
 def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no pictures"):
+    with pytest.raises(InputError, match="holds no images"):
         Folder(tmp_path)
 
 

@@ -8,18 +8,18 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 import pytest
-from servers import eventually
-from streams import Camera
-from videos import number_of
+from support.servers import eventually
+from support.streams import CameraStream
+from support.videos import number_of
 
 from uepnet.model.errors import InputError
-from uepnet.service.frames import Choice, Frame, Gap
-from uepnet.service.live import Live, Mailbox, timestamp
+from uepnet.video.frames import Choice, Frame, Gap
+from uepnet.video.live import Live, Mailbox, timestamp
 
 
 @pytest.fixture
-def camera() -> Iterator[Camera]:
-    camera = Camera()
+def camera() -> Iterator[CameraStream]:
+    camera = CameraStream()
     yield camera
     camera.cut()
 
@@ -38,7 +38,7 @@ def watch(source: Live, sources: list[Live]) -> Iterator[Frame | Gap]:
     return source.frames()
 
 
-def test_frames_come_with_number_and_time_of_arrival(camera: Camera, sources: list[Live]) -> None:
+def test_frames_come_with_number_and_time_of_arrival(camera: CameraStream, sources: list[Live]) -> None:
     frames = watch(Live(camera.url, Choice()), sources)
     first, second = next(frames), next(frames)
     assert isinstance(first, Frame) and isinstance(second, Frame)
@@ -51,7 +51,7 @@ def test_frames_come_with_number_and_time_of_arrival(camera: Camera, sources: li
 
 
 def test_who_is_slow_gets_the_newest_frame_and_is_told_how_many_were_dropped(
-    camera: Camera, sources: list[Live]
+    camera: CameraStream, sources: list[Live]
 ) -> None:
     frames = watch(Live(camera.url, Choice()), sources)
     first = next(frames)
@@ -62,7 +62,7 @@ def test_who_is_slow_gets_the_newest_frame_and_is_told_how_many_were_dropped(
     assert datetime.now(UTC).timestamp() - float(waiting.timestamp) < 0.5
 
 
-def test_frames_that_were_not_chosen_are_not_dropped(camera: Camera, sources: list[Live]) -> None:
+def test_frames_that_were_not_chosen_are_not_dropped(camera: CameraStream, sources: list[Live]) -> None:
     frames = watch(Live(camera.url, Choice(every=10)), sources)
     for _ in range(4):
         frame = next(frames)
@@ -70,7 +70,7 @@ def test_frames_that_were_not_chosen_are_not_dropped(camera: Camera, sources: li
         assert (frame.number % 10, frame.dropped) == (0, 0)
 
 
-def test_a_lost_stream_leaves_one_gap_and_comes_back(camera: Camera, sources: list[Live]) -> None:
+def test_a_lost_stream_leaves_one_gap_and_comes_back(camera: CameraStream, sources: list[Live]) -> None:
     frames = watch(Live(camera.url, Choice(), first_retry_seconds=0.1), sources)
     before = next(frames)
     camera.cut()
@@ -83,7 +83,7 @@ def test_a_lost_stream_leaves_one_gap_and_comes_back(camera: Camera, sources: li
     assert after.timestamp - gap.timestamp > 1
 
 
-def test_a_stream_that_falls_silent_is_lost(camera: Camera, sources: list[Live]) -> None:
+def test_a_stream_that_falls_silent_is_lost(camera: CameraStream, sources: list[Live]) -> None:
     frames = watch(Live(camera.url, Choice(), first_retry_seconds=0.1, silence_seconds=0.5), sources)
     next(frames)
     camera.silent.set()
@@ -92,7 +92,7 @@ def test_a_stream_that_falls_silent_is_lost(camera: Camera, sources: list[Live])
     assert isinstance(next(frames), Frame)
 
 
-def test_the_end_comes_also_while_the_stream_is_lost(camera: Camera, sources: list[Live]) -> None:
+def test_the_end_comes_also_while_the_stream_is_lost(camera: CameraStream, sources: list[Live]) -> None:
     frames = watch(Live(camera.url, Choice(end=Fraction(2)), first_retry_seconds=0.1), sources)
     next(frames)
     camera.cut()
@@ -101,7 +101,7 @@ def test_the_end_comes_also_while_the_stream_is_lost(camera: Camera, sources: li
     assert time.monotonic() - began < 10
 
 
-def test_stopping_ends_the_frames(camera: Camera, sources: list[Live]) -> None:
+def test_stopping_ends_the_frames(camera: CameraStream, sources: list[Live]) -> None:
     source = Live(camera.url, Choice())
     frames = watch(source, sources)
     next(frames)
@@ -119,7 +119,16 @@ def test_stopping_ends_the_frames(camera: Camera, sources: list[Live]) -> None:
 )
 def test_what_cannot_be_opened_at_first_is_one_sentence(address: str, format: str | None, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        next(Live(address, Choice(), format).frames())
+        next(Live(address, Choice(), format, retry=False).frames())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_ever_for_a_reader_that_a_fault_has_ended() -> None:
+    def faulty(text: str) -> None:
+        raise RuntimeError(text)
+
+    with pytest.raises(InputError, match="no longer read"):
+        list(Live("rtsp://127.0.0.1:9/nothing", Choice(), notify=faulty).frames())
 
 
 def test_the_mailbox_keeps_the_newest_frame_and_every_gap() -> None:

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from uepnet.model.errors import InputError, OutputError
-from uepnet.service.plot import Alert, Series, alerts, draw, load_series
-from uepnet.service.recording import Record, to_line
+from uepnet.model.smoothing import Breach, Hysteresis
+from uepnet.video.plot import draw
+from uepnet.video.recording import Record, to_line
+from uepnet.video.series import Series, breaches, load_series
 
 
 def record(second: float, count: float, **fields: object) -> Record:
@@ -40,15 +42,19 @@ def test_zones_that_appear_later_are_unknown_before() -> None:
 
 
 def test_alerts_tell_when_the_threshold_was_reached_and_left() -> None:
-    assert alerts(series(1, 5, 7, 2, None, 9, None, 6), 5) == [
-        Alert("gate", 1, 3, 7),
-        Alert("gate", 5, None, 9),  # a gap in between ends nothing
+    line = series(1, 5, 7, 2, None, 9, None, 6)
+    line.smooth(0)
+    assert breaches(line, Hysteresis(5)) == [
+        Breach(1, 1, 7, 2, end=3),
+        Breach(5, 5, 9, 5),  # a gap in between ends nothing
     ]
 
 
-@given(st.lists(st.none() | st.floats(0, 10), max_size=30), st.floats(0, 10))
+@given(st.lists(st.none() | st.floats(0, 10), max_size=30), st.floats(0.1, 10))
 def test_every_count_at_the_threshold_lies_in_exactly_one_alert(counts: list[float | None], threshold: float) -> None:
-    found = alerts(series(*counts), threshold)
+    line = series(*counts)
+    line.smooth(0)
+    found = breaches(line, Hysteresis(threshold, clear_below=threshold))
     for second, count in enumerate(counts):
         if count is not None:
             inside = [a for a in found if a.start <= second and (a.end is None or second < a.end)]
@@ -72,7 +78,9 @@ def full_series(label: str, clock: bool = False) -> Series:
     for second in range(60):
         bounds = {"low": second - 5.0, "high": second + 5.0, "level": 0.9}
         zones = [{"name": "stairs", "count": second / 2}]
-        fields: dict[str, object] = {"range": bounds, "zones": zones} | ({"time": "now"} if clock else {})
+        fields: dict[str, object] = {"range": bounds, "zones": zones} | (
+            {"time": f"2026-11-18T20:00:{second:02}Z"} if clock else {}
+        )
         line.add(gap(second) if 20 < second < 25 else record(1.79e9 * clock + second, second, **fields))
     return line
 
@@ -82,13 +90,15 @@ def full_series(label: str, clock: bool = False) -> Series:
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_one_or_many_cameras_are_drawn(tmp_path: Path, names: list[str], clock: bool, suffix: str) -> None:
     path = tmp_path / f"counts{suffix}"
-    draw([full_series(name, clock) for name in names], path, alert=30)
+    draw([full_series(name, clock) for name in names], path, alert=Hysteresis(30))
     assert path.stat().st_size > 1000
 
 
 def test_a_threshold_and_a_gap_change_the_picture(tmp_path: Path) -> None:
     pictures = []
-    for number, (line, alert) in enumerate([(series(1, 2, 3), None), (series(1, 2, 3), 2), (series(1, None, 3), None)]):
+    for number, (line, alert) in enumerate(
+        [(series(1, 2, 3), None), (series(1, 2, 3), Hysteresis(2)), (series(1, None, 3), None)]
+    ):
         draw([line], tmp_path / f"{number}.png", alert)
         pictures.append(Image.open(tmp_path / f"{number}.png").tobytes())
     assert len(set(pictures)) == 3
@@ -102,7 +112,9 @@ def test_a_count_between_two_gaps_is_seen(tmp_path: Path) -> None:
 
 def test_times_of_alerts_do_not_cover_each_other(tmp_path: Path) -> None:
     lines = [series(1, 9, *[1] * 98), series(1, 1, 1, 9, *[1] * 96), series(*[1] * 60, 9, *[1] * 39)]
-    draw(lines, tmp_path / "a.svg", alert=5)
+    for line in lines:
+        line.smooth(0)
+    draw(lines, tmp_path / "a.svg", alert=Hysteresis(5))
     drawn = (tmp_path / "a.svg").read_text()
     assert [drawn.count(f"<!-- 00:{time} -->") for time in ("01", "03")] == [1, 0]
     assert drawn.count("<!-- 01:00 -->") == 2  # one of them on the axis

@@ -1,6 +1,7 @@
 """`uepnet video` as people run it: processes, real videos, real servers, and all that gets in the way."""
 
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -10,19 +11,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import av
+import numpy as np
 import pytest
-from memory import PRINT_PEAK_MIB
-from recorders import command, lines, records, start
-from servers import Process, Running, encoded, eventually
-from toy import toy_model
-from videos import noise, numbered, write_video
+from support.memory import PRINT_PEAK_MIB
+from support.recorders import command, lines, records, start
+from support.servers import Process, Running, encoded, eventually
+from support.toy import toy_model
+from support.videos import noise, numbered, write_video
 
 from uepnet.cli import main
-from uepnet.model.count import Counter
+from uepnet.model.counter import Counter
 from uepnet.model.image import load_image
 from uepnet.model.runtime import BUNDLED
 
-MALL = Path(__file__).parents[3] / "shared" / "data" / "mall" / "frames"
 ZONES = {"zones": [{"name": "left", "units": "fractions", "polygon": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]}]}
 
 
@@ -72,7 +73,8 @@ def test_every_frame_is_counted_and_all_that_was_asked_for_is_written(
     found = records(here / "station.jsonl")
     assert [(record["frame"], record["timestamp"]) for record in found] == [(n, n / 25) for n in range(10)]
     assert found[3].keys() == {
-        *("frame", "timestamp", "camera", "count", "range", "zones", "saturated", "warnings", "model")
+        *("frame", "timestamp", "camera", "count", "range", "zones", "saturated", "scales", "familiarity"),
+        *("unfamiliar", "warnings", "model"),
     }
     assert found[3]["zones"][0]["count"] == pytest.approx(found[3]["count"] / 2, rel=0.1)
     assert found[3]["model"] == {"name": "toy", "version": "1"}
@@ -83,6 +85,26 @@ def test_every_frame_is_counted_and_all_that_was_asked_for_is_written(
     assert "10 frames counted in station.jsonl" in done.stdout
     peak = max(found, key=lambda record: record["count"])
     assert f"peak {peak['count']:.0f} people at 00:00 (frame {peak['frame']}), mean" in done.stdout
+
+
+def test_a_busy_stretch_with_noisy_counts_is_one_alert(video: Video, here: Path, model_dir: Path) -> None:
+    numbers = [2] * 6 + [10, 9, 4] * 5 + [2] * 8
+    write_video(here / "a.mp4", [numbered(number) for number in numbers], [1000 * n for n in range(len(numbers))])
+    video("a.mp4", "--model", model_dir)
+    counts = [record["count"] for record in records(here / "a.jsonl")]
+    limit = f"{counts[7] - 1:.0f}"
+    options = ("a.mp4", "--model", model_dir, "--overwrite", "--quiet", "--alert", limit)
+    reached, below = video(*options).stderr.splitlines()
+    assert re.fullmatch(rf"uepnet: alert: {limit} people reached at 00:\d\d\.", reached)
+    assert re.fullmatch(r"uepnet: alert: below [\d.]+ people at 00:\d\d; the peak was [\d.]+ people\.", below)
+    assert len(video(*options, "--smooth", "0").stderr.splitlines()) == 10
+
+
+def test_the_summary_tells_of_counts_that_may_be_wrong(video: Video, here: Path, model_dir: Path) -> None:
+    white = np.full((48, 64, 3), 255, np.uint8)  # denser than the toy has seen
+    write_video(here / "a.mp4", [numbered(4), white, white])
+    done = video("a.mp4", "--model", model_dir)
+    assert "warnings for 2 of 3 frames, such as: The scene is denser than the model has seen" in done.stdout
 
 
 def test_counts_are_the_same_in_process_over_a_server_and_image_by_image(
@@ -99,11 +121,11 @@ def test_counts_are_the_same_in_process_over_a_server_and_image_by_image(
 
 
 @pytest.mark.data
-@pytest.mark.skipif(not MALL.is_dir(), reason="the mall frames are not beside the project")
 def test_the_mall_s_video_keeps_number_time_order_and_count(
-    video: Video, here: Path, model_dir: Path, service: Running
+    video: Video, here: Path, model_dir: Path, service: Running, real_data: Callable[[str], Path]
 ) -> None:
-    pictures = [load_image(path) for path in sorted(MALL.iterdir())]
+    mall = real_data("mall/frames")
+    pictures = [load_image(path) for path in sorted(mall.iterdir())]
     assert len(pictures) == 300
     write_video(here / "mall.mp4", pictures, [500 * number for number in range(300)], preset="ultrafast")
     video("mall.mp4", "--model", model_dir, "--out", "here.jsonl")
@@ -115,19 +137,18 @@ def test_the_mall_s_video_keeps_number_time_order_and_count(
     with av.open("mall.mp4") as container:
         for record, frame in zip(found, container.decode(video=0), strict=True):
             assert record["count"] == counter.count(frame.to_ndarray(format="rgb24")).count
-    folder = video(MALL, "--model", model_dir, "--rate", "2", "--end", "5", "--out", "folder.jsonl")
+    folder = video(mall, "--model", model_dir, "--rate", "2", "--end", "5", "--out", "folder.jsonl")
     assert folder.returncode == 0
     expected = [counter.count(picture).count for picture in pictures[:10]]
     assert [record["count"] for record in records(here / "folder.jsonl")] == expected
 
 
 @pytest.mark.data
-@pytest.mark.skipif(not MALL.is_dir(), reason="the mall frames are not beside the project")
 @pytest.mark.skipif(not BUNDLED.is_dir(), reason="there is no bundled model yet")
 def test_the_bundled_model_counts_a_video_alike_everywhere(
-    video: Video, here: Path, serve: Callable[..., Running]
+    video: Video, here: Path, serve: Callable[..., Running], real_data: Callable[[str], Path]
 ) -> None:
-    pictures = [load_image(path) for path in sorted(MALL.iterdir())[::30]]
+    pictures = [load_image(path) for path in sorted(real_data("mall/frames").iterdir())[::30]]
     write_video(here / "mall.mp4", pictures)
     server = serve(model=None)
     assert video("mall.mp4", "--out", "here.jsonl").returncode == 0
@@ -207,31 +228,38 @@ def test_a_truncated_video_is_counted_as_far_as_it_goes(video: Video, here: Path
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("text.mp4", "text.mp4 is not a video that can be read"),
+        ("text.mp4", "text.mp4 is not a video that can be read (invalid data found when processing input)"),
         ("nowhere.mp4", "nowhere.mp4 is not a video that can be read (no such file or directory)"),
         ("97", "/dev/video97 cannot be opened (no such file or directory)"),
         ("rtsp://127.0.0.1:1/stream", "rtsp://127.0.0.1:1/stream cannot be opened (connection refused)"),
-        ("rtsp://[camera/stream", "SOURCE is no address (it has a bracket too many or too few)"),
+        ("rtsp://[camera/stream", "SOURCE is not a valid address: it has an unmatched bracket"),
     ],
 )
 def test_what_cannot_be_opened_is_one_sentence(
     video: Video, here: Path, model_dir: Path, source: str, words: str
 ) -> None:
     (here / "text.mp4").write_text("just some words\n" * 100)
-    done = video(source, "--model", model_dir)
+    done = video(source, "--model", model_dir, "--no-retry")
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr
-        == f"uepnet: {words}{'' if words.endswith(')') else ' (invalid data found when processing input)'}.\n"
-    )
+    assert done.stderr == f"uepnet: {words}.\n"
     assert not list(here.glob("*.jsonl"))
 
 
 def test_a_choice_without_a_frame_is_one_sentence(video: Video, here: Path, model_dir: Path) -> None:
     write_video(here / "a.mp4", [numbered(number) for number in range(3)])
     done = video("a.mp4", "--model", model_dir, "--start", "1:00", "--annotate", "seen.mp4", "--csv", "a.csv")
-    assert done == (2, "", "uepnet: a.mp4 has no frame where --start and --end say.\n")
+    assert done == (2, "", "uepnet: a.mp4 has no frame between --start and --end.\n")
     assert sorted(path.name for path in here.iterdir()) == ["a.mp4", "zones.json"]
+
+
+def test_one_video_without_a_frame_does_not_keep_the_next_from_being_counted(
+    video: Video, here: Path, model_dir: Path
+) -> None:
+    write_video(here / "short.mp4", [numbered(number) for number in range(3)])
+    write_video(here / "long.mp4", [numbered(number) for number in range(30)])
+    done = video("short.mp4", "long.mp4", "--model", model_dir, "--start", "1")
+    assert (done.returncode, done.stderr) == (1, "uepnet: short.mp4 has no frame between --start and --end.\n")
+    assert lines(here / "long.jsonl") == 5
 
 
 @pytest.mark.parametrize("option", ["--csv", "--plot"])
@@ -253,7 +281,9 @@ def test_a_disk_that_fills_up_keeps_what_was_counted(here: Path, model_dir: Path
         timeout=100,
     )
     assert done.returncode == 2
-    assert done.stderr == ("uepnet: counts.jsonl cannot be written further (File too large); what it holds is kept.\n")
+    assert done.stderr == (
+        "uepnet: counts.jsonl cannot be written further (File too large); the lines before are kept.\n"
+    )
     kept = records(here / "counts.jsonl")
     assert [record["frame"] for record in kept] == list(range(len(kept))) != []
 
@@ -316,15 +346,24 @@ def test_a_recording_goes_on_only_as_it_began(
     assert (here / "a.jsonl").read_bytes() == before
 
 
-def test_a_resumed_video_goes_to_a_part_of_its_own(video: Video, here: Path, model_dir: Path) -> None:
+def test_a_recording_that_names_no_model_is_not_continued(video: Video, here: Path, model_dir: Path) -> None:
+    write_video(here / "a.mp4", [numbered(number) for number in range(3)])
+    line = json.dumps({"frame": 0, "timestamp": 0.0, "count": 1.0, "range": None}) + "\n"
+    (here / "a.jsonl").write_text(line)
+    done = video("a.mp4", "--model", model_dir, "--resume")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "does not name the model" in done.stderr
+    assert (here / "a.jsonl").read_text() == line
+
+
+def test_the_parts_of_a_resumed_video_become_one(video: Video, here: Path, model_dir: Path) -> None:
     write_video(here / "a.mp4", [numbered(number) for number in range(10)])
     video("a.mp4", "--model", model_dir, "--end", "0.2", "--annotate", "seen.mp4")
     assert video("a.mp4", "--model", model_dir, "--resume", "--annotate", "seen.mp4").returncode == 0
-    frames = []
-    for name in ("seen.mp4", "seen-2.mp4"):
-        with av.open(name) as container:
-            frames.append(sum(1 for _ in container.decode(video=0)))
-    assert frames == [5, 5]
+    with av.open("seen.mp4") as container:
+        times = [frame.time for frame in container.decode(video=0)]
+    assert times == pytest.approx([number / 25 for number in range(10)])
+    assert not (here / "seen-2.mp4").exists()
 
 
 @pytest.mark.parametrize("where", ["in process", "over a server"])

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recorders import assert_numbered_upwards, lines, records, start
-from servers import Process, eventually
-from streams import Camera
+from support.recorders import assert_numbered_upwards, lines, records, start
+from support.servers import Process, eventually
+from support.streams import CameraStream
 
 from uepnet.cli import main
 
 
 @pytest.fixture
-def camera() -> Iterator[Camera]:
-    camera = Camera(frames_per_second=20)
+def camera() -> Iterator[CameraStream]:
+    camera = CameraStream(frames_per_second=20)
     yield camera
     camera.cut()
 
 
 def test_a_live_stream_that_is_lost_leaves_a_gap_and_never_a_zero(
-    tmp_path: Path, model_dir: Path, camera: Camera
+    tmp_path: Path, model_dir: Path, camera: CameraStream
 ) -> None:
     out = tmp_path / "gate.jsonl"
     client = start(camera.url, "--model", model_dir, "--camera", "gate", "--out", out)
@@ -35,7 +35,10 @@ def test_a_live_stream_that_is_lost_leaves_a_gap_and_never_a_zero(
     eventually(lambda: lines(out) >= before + 10)
     client.send_signal(signal.SIGTERM)
     told, complaints = client.communicate(timeout=60)
-    assert (client.returncode, complaints) == (0, "")
+    lost, back = complaints.splitlines()
+    assert client.returncode == 0
+    assert lost.startswith(f"uepnet: {camera.url}: the stream was lost (") and lost.endswith("; trying again.")
+    assert back.startswith(f"uepnet: {camera.url} is back after ")
     found = records(out)
     assert sum("gap" in record for record in found) == 1
     assert all(record["count"] > 0 for record in found if "count" in record)
@@ -45,7 +48,7 @@ def test_a_live_stream_that_is_lost_leaves_a_gap_and_never_a_zero(
 
 
 def test_a_resumed_live_recording_says_where_it_was_interrupted(
-    tmp_path: Path, model_dir: Path, camera: Camera
+    tmp_path: Path, model_dir: Path, camera: CameraStream
 ) -> None:
     out = tmp_path / "a.jsonl"
     arguments = ["video", camera.url, "--model", str(model_dir), "--end", "1", "--fps", "5", "--out", str(out)]
@@ -60,7 +63,7 @@ def test_a_resumed_live_recording_says_where_it_was_interrupted(
 
 
 def test_a_live_stream_whose_server_goes_away_leaves_gaps_and_goes_on(
-    tmp_path: Path, process: Callable[..., Process], camera: Camera
+    tmp_path: Path, process: Callable[..., Process], camera: CameraStream
 ) -> None:
     server = process()
     out = tmp_path / "a.jsonl"

@@ -1,0 +1,1 @@
+"""The typed HTTP client, synchronous and asynchronous. It needs no server package."""

@@ -1,0 +1,1 @@
+"""Video files and live streams: frames, counts, recordings, plots and annotated video."""
