@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -13,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from toy import toy_model
+from support.paths import ROOT
+from support.toy import toy_model
 
 from uepnet.cli import COMMANDS, main
-from uepnet.commands.inputs import inputs
-from uepnet.model.count import Counter
+from uepnet.commands.shared.inputs import inputs
+from uepnet.model.counter import Counter
 
 HEAVY = ("numpy", "PIL", "pydantic", "httpx", "rich", "av", "torch", "onnxruntime", "fastapi", "matplotlib", "shtab")
 
@@ -68,10 +70,12 @@ def test_help_teaches_with_examples(command: str, capsys: pytest.CaptureFixture[
     assert f"\n  uepnet {command} " in capsys.readouterr().out
 
 
-def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_the_newest_of_the_changelog(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
-    assert capsys.readouterr().out == "uepnet 0.1.0\n"
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest
+    assert capsys.readouterr().out == f"uepnet {newest[1]}\n"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +135,8 @@ def test_json_is_a_list_with_the_keys_of_the_contract(photos: Path, model: Path)
     assert done.returncode == 1
     entries = json.loads(done.stdout)
     assert [entry["path"] for entry in entries] == [f"photos/{n}" for n in ("2.png", "3.png", "10.png", "more/1.png")]
-    assert entries[0].keys() == {"path", "count", "range", "zones", "saturated", "warnings", "model"}
+    told = {"path", "count", "range", "zones", "saturated", "scales", "familiarity", "unfamiliar", "warnings", "model"}
+    assert entries[0].keys() == told
     assert entries[1].keys() == {"path", "error"}
     assert done.stderr.startswith("uepnet: photos/3.png: ")
     expected = Counter(model, device="cpu").count(photos / "photos" / "10.png").count
@@ -188,7 +193,7 @@ def test_a_pattern_without_a_match_is_reported_and_the_rest_go_on(photos: Path, 
 def test_json_and_csv_do_not_share_standard_output(photos: Path) -> None:
     done = uepnet("count", "photos", "--json", "--csv", "-")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "both want standard output" in done.stderr
+    assert "both write to standard output" in done.stderr
 
 
 def test_one_folder_that_cannot_be_read_does_not_spoil_the_rest(photos: Path) -> None:
@@ -249,6 +254,16 @@ def test_a_plot_tells_when_a_threshold_was_reached(tmp_path: Path, monkeypatch: 
         ["gate: 5 reached at 00:30, until 01:30, at most 9.0 people", "gate.png"],
     )
     assert Path("gate.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("arguments", "code"), [("--csv new.csv --quiet", 0), ("--csv - --quiet", 2), ("", 2)])
+def test_closed_standard_streams_are_no_place_for_a_file(photos: Path, model: Path, arguments: str, code: int) -> None:
+    """Python opens the next file under their numbers: what is printed would go into it."""
+    command = f'"{sys.executable}" -m uepnet count photos --model "{model}" {arguments}'
+    done = subprocess.run(["sh", "-c", f"{command} <&- >&-"], stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count("\n") == (code == 2)
+    assert not code or "cannot be written: Bad file descriptor" in done.stderr
 
 
 def _terminal(arguments: list[str]) -> tuple[int, str]:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 TORCH = {"torch", "torchvision", "safetensors"}
-INFERENCE = {"onnxruntime"}
+INFERENCE = {"onnxruntime", "openvino"}
 SERVER = {"fastapi", "starlette", "uvicorn", "prometheus_client", "pydantic_settings", "multipart", "python_multipart"}
+HTTP = {"fastapi", "starlette", "uvicorn", "h11", "httpx", "multipart", "python_multipart"}
 TRAINING = TORCH | {"scipy", "onnx", "onnxscript", "tensorboard", "matplotlib"}
 VIDEO = {"av", "matplotlib"}
 HEAVY = INFERENCE | SERVER | TRAINING | VIDEO | {"ray"}
@@ -45,7 +46,8 @@ def top(name: str) -> str:
 @pytest.mark.parametrize("path", sources("model"), ids=lambda path: path.name)
 def test_model_imports_no_sibling_and_only_its_own_dependencies(path: Path) -> None:
     allowed = sys.stdlib_module_names | {"numpy", "PIL", "pydantic", "uepnet"}
-    allowed |= {"network.py": {"torch"}, "runtime.py": INFERENCE}.get(path.name, set())
+    own = {"network.py": {"torch"}, "onnxruntime_engine.py": {"onnxruntime"}, "camera_file.py": {"yaml"}}
+    allowed |= own.get(path.name, set())
     for name in imported(path):
         assert top(name) in allowed, f"model/{path.name} imports {name}"
         if top(name) == "uepnet":
@@ -62,12 +64,29 @@ def test_service_needs_neither_training_nor_torch(path: Path) -> None:
             assert not within(name, "uepnet.model.network"), f"service/{path.name} imports {name}"
 
 
+@pytest.mark.parametrize("path", sources("service/core"), ids=lambda path: path.name)
+def test_the_core_of_the_service_knows_no_http(path: Path) -> None:
+    for name in imported(path):
+        assert top(name) not in HTTP, f"service/core/{path.name} imports {name}"
+        assert not within(name, "uepnet.service.http"), f"service/core/{path.name} imports {name}"
+
+
 @pytest.mark.parametrize("path", sources("training"), ids=lambda path: path.name)
 def test_training_knows_the_model_and_not_the_service(path: Path) -> None:
     for name in imported(path):
         assert top(name) not in SERVER, f"training/{path.name} imports {name}"
         if top(name) == "uepnet":
             assert within(name, "uepnet.model", "uepnet.training") or name in ("uepnet", "uepnet.__version__")
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for folder in ("model", "training", "service", "client", "video", "uepnet", "bench", "deploy", "tests"):
+        for path in sources(folder):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
 @pytest.mark.parametrize("folder", ["model", "training", "service", "bench", "uepnet", "deploy", "tests"])
@@ -90,7 +109,7 @@ def test_importing_uepnet_costs_nothing() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("module", ["uepnet.cli", "uepnet.service.client", "uepnet.model.count", "uepnet.model.render"])
+@pytest.mark.parametrize("module", ["uepnet.cli", "uepnet.client.client", "uepnet.model.count", "uepnet.model.render"])
 def test_a_bare_installation_can_import(module: str) -> None:
     done = run_without(HEAVY, f"import {module}")
     assert done.returncode == 0, done.stderr
@@ -102,5 +121,5 @@ def test_the_public_names_of_a_bare_installation_are_there() -> None:
 
 
 def test_the_service_starts_without_what_training_needs() -> None:
-    done = run_without(TRAINING | VIDEO, "import uepnet.service.app, uepnet.model.runtime")
+    done = run_without(TRAINING | VIDEO, "import uepnet.service.http.app, uepnet.model.runtime")
     assert done.returncode == 0, done.stderr

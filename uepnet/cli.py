@@ -22,12 +22,20 @@ COMMANDS = {
     "video": "count people in a video, a folder of frames or a live stream",
     "plot": "draw counts over time",
     "serve": "run the HTTP service and its web page",
+    "watch": "send the frames of all cameras in a camera file to a server",
+    "history": "export the counts that the service has kept",
     "doctor": "show what is installed and what would run",
     "data": "check a data set",
+    "prelabel": "propose points for a labelling tool, to be corrected by hand",
+    "suggest": "find the pictures whose labels would teach the model most",
     "partition": "compute count intervals and proxies from annotated data",
     "train": "train a network on annotated data",
+    "finetune": "train the bundled model further on pictures of your own camera",
+    "compare": "compare training runs: settings, learning curves, errors",
     "evaluate": "measure a model's error on annotated data",
     "analyse": "the paper's tables and figures, from your data",
+    "reproduce": "train a table of the paper anew, at an equal budget per row",
+    "import": "turn the published checkpoint of the paper's authors into a run",
     "export": "turn a training run into a model directory (ONNX)",
     "bench": "measure speed on this machine",
 }
@@ -37,13 +45,13 @@ EXAMPLES = """examples:
   uepnet count photos/ --csv counts.csv       a whole folder
   uepnet serve                                the service and its page on http://127.0.0.1:8000
   uepnet video station.mp4 --fps 1 --plot counts.png
-  uepnet train --dataset csv --root my-camera --out runs/mine
+  uepnet finetune --dataset csv --root my-camera --out runs/gate
 
 `uepnet COMMAND --help` explains a command, with examples."""
 
 
 # Arguments that name files without saying so by their type: shells complete them.
-FILE_ARGUMENTS = ("paths", "source", "root", "out", "model", "models_dir", "init", "empty")
+FILE_ARGUMENTS = ("paths", "source", "root", "out", "model", "models_dir", "init", "empty", "degraded")
 
 
 class PrintCompletion(argparse.Action):
@@ -107,17 +115,21 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
+    from uepnet.commands.shared.terminal import complain, tolerate_any_text
     from uepnet.model.errors import UepnetError
 
+    _occupy_closed_streams()
+    tolerate_any_text()
     arguments = sys.argv[1:] if argv is None else argv
     command = next((word for word in arguments if not word.startswith("-")), "")
     try:
         args = build_parser(only=command).parse_args(arguments)
         code = int(import_module(f"uepnet.commands.{args.command}").run(args))
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except UepnetError as error:
-        print(f"uepnet: {error}", file=sys.stderr)
+        complain(str(error))
         return 2
     except KeyboardInterrupt:
         return 130
@@ -128,13 +140,22 @@ def main(argv: list[str] | None = None) -> int:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         _discard_output()
-        print(f"uepnet: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        complain(f"The output cannot be written: {error.strerror}.")
         return 2
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("uepnet"):
             raise
-        print(f"uepnet: {command} needs {error.name}: {_extra_for(error.name)}.", file=sys.stderr)
+        complain(f"{command} needs {error.name}: {_extra_for(error.name)}.")
         return 2
+
+
+def _occupy_closed_streams() -> None:
+    """Where a caller closed a standard stream, the next file that is opened would take its place, and its text."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)  # the lowest free number; writing to it fails
 
 
 def _discard_output() -> None:
@@ -150,12 +171,16 @@ def _extra_for(module: str) -> str:
         "scipy": "train",
         "safetensors": "train",
         "onnx": "train",
+        "yaml": "train",
         "matplotlib": "video",
         "av": "video",
         "fastapi": "serve",
         "uvicorn": "serve",
         "prometheus_client": "serve",
         "pydantic_settings": "serve",
+        "sqlalchemy": "serve",
+        "paho": "serve",
+        "psycopg": "postgres",
         "ray": "deploy",
     }
     extra = extras.get(module.partition(".")[0])

@@ -1,207 +1,158 @@
-"""`uepnet analyse`: the paper's tables and figures, from data."""
+"""`uepnet analyse`: the tables and figures of the paper, and choices of decoding and scale, from data.
+
+Each analysis is a module of `uepnet.commands.analyses`; only the one that is asked for is imported.
+"""
 
 import argparse
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-EPILOG = """what:
-  discretisation   what each partition and kind of proxy costs when every cell is classified correctly (Table 6)
-  intervals        the same over the number of intervals (Figure 4's question, without training)
-  contributions    which true intervals a model's error comes from, and the background's share (Figure 6)
-  report           what a model is worth: errors, ranges, empty scenes, the same picture at other sizes
-  decoding         which way of reading a trained run's outputs gives the lowest error and counts nobody where nobody is
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from uepnet.commands.analyses.shared import AnalysisResult, Table
+
+ANALYSES = {
+    "discretisation": "error of each partition and kind of proxy if every cell is classified correctly (Table 6)",
+    "intervals": "the same for several numbers of intervals (the question of Figure 4, without training)",
+    "contributions": "share of a model's error from each true interval and from the background (Figure 6)",
+    "gradients": "|dL / d output| of a training run's cells by the size of their error (Figure 5)",
+    "learning": "loss, learning rate and validation errors of a run over its steps; needs --model alone",
+    "report": "quality of a model: errors, ranges, images without people, the same image at other sizes",
+    "scale": "constants for choosing the scale from the image (docs/scale.md), compared with the fixed scale",
+    "familiarity": "fit the head that recognises images unlike the training images; export the run again afterwards",
+    "decoding": "the decoding of a run with the lowest error among those that count nobody in images without people",
+}
+PLOTTED = ("discretisation", "intervals", "contributions", "gradients", "learning")
+WITHOUT_DATA = ("learning",)
+WRITTEN = ("decoding", "scale", "familiarity")
+EPILOG = (
+    "what:\n"
+    + "\n".join(f"  {name:16} {summary}" for name, summary in ANALYSES.items())
+    + """
 
 examples:
   uepnet analyse discretisation --dataset shanghaitech-b --root ShanghaiTech --split test --json
   uepnet analyse intervals --dataset shanghaitech-a --root ShanghaiTech --plot sweep.png
   uepnet analyse contributions --dataset shanghaitech-b --root ShanghaiTech --split val --model models/mine
+  uepnet analyse gradients --dataset shanghaitech-b --root ShanghaiTech --model runs/uep --beside runs/mse --plot g.png
+  uepnet analyse learning --model runs/paper-a --plot curve.png
   uepnet analyse decoding --dataset shanghaitech-b --root ShanghaiTech --model runs/mine --empty no-people --write"""
+)
 TOO_MANY = (
-    "uepnet: read in any of these ways the run counts people in pictures that hold nobody, so none is chosen: "
-    "train on with more such pictures (--empty, --empty-share)."
+    "uepnet: Every decoding counts people in images without people, so none is chosen; "
+    "continue training with more such images (--empty, --empty-share)."
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from uepnet.commands.sources import data_options
+    from uepnet.commands.shared.sources import data_options, overwrite_option
 
-    parser.description = "The paper's tables and figures from data. Partitions are fitted on train."
+    parser.description = "Make the tables and figures of the paper from data. Intervals are fitted on the split train."
     parser.epilog = EPILOG
-    parser.add_argument("what", choices=["discretisation", "intervals", "contributions", "decoding", "report"])
-    data_options(parser, split="val")
-    parser.add_argument("--intervals", type=int, default=25, help="intervals, background included (25)")
-    parser.add_argument("--cell", type=int, choices=[8, 16, 32], default=8)
+    parser.add_argument("what", choices=list(ANALYSES), help="see below")
+    data_options(parser, split="val", required=False)
     parser.add_argument(
-        "--knee", type=float, default=0.5, help="where two-linear turns coarse, in people per cell (0.5)"
+        "--intervals", type=int, default=25, metavar="N", help="number of intervals, background included (default: 25)"
     )
     parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="a model directory or a run; default: the bundled model"
+        "--cell", type=int, choices=[8, 16, 32], default=8, help="side of a cell in pixels (default: 8)"
     )
     parser.add_argument(
-        "--empty", default="", metavar="DIR", help="decoding: pictures with nobody (the held-back half)"
+        "--knee",
+        type=float,
+        default=0.5,
+        metavar="PEOPLE",
+        help="count per cell at which two-linear changes its step (default: 0.5)",
+    )
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="model directory or training run (default: the bundled model)"
+    )
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        metavar="RUN",
+        help="gradients: a second run, such as a regression, to compare with",
+    )
+    parser.add_argument(
+        "--empty",
+        default="",
+        metavar="DIR",
+        help="decoding, familiarity: folder of images without people; the half that training does not use is counted",
     )
     parser.add_argument(
         "--scales",
         type=float,
         nargs="+",
         default=[],
-        metavar="S",
-        help="decoding: sizes of the image to try (the model's)",
+        metavar="FACTOR",
+        help="decoding: input scales to try (default: the scale of the model)",
     )
     parser.add_argument(
-        "--no-mirror", action="store_true", help="decoding: do not try the mirror image, which doubles a count's time"
+        "--no-mirror", action="store_true", help="decoding: do not try mirroring, which doubles the time of a count"
     )
-    parser.add_argument("--write", action="store_true", help="decoding: write the best way into the run's artifact")
-    parser.add_argument("--plot", type=Path, metavar="PNG")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help=f"{', '.join(WRITTEN)}: write the result into the artifact of the model",
+    )
+    parser.add_argument("--plot", type=Path, metavar="PNG", help=f"draw the result of {', '.join(PLOTTED)}")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    overwrite_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     import json
 
-    from uepnet.commands.sources import check_outputs
-
-    check_outputs(picture=args.plot)
-    results = {
-        "discretisation": _discretisation,
-        "intervals": _intervals,
-        "contributions": _contributions,
-        "decoding": _decoding,
-        "report": _report,
-    }
-    answer, rows = results[args.what](args)
+    _check_effect("--plot", bool(args.plot), args.what, PLOTTED)
+    _check_effect("--beside", args.beside is not None, args.what, ("gradients",))
+    _check_effect("--write", args.write, args.what, WRITTEN)
+    _check_places(args)
+    answer: AnalysisResult = import_module(f"uepnet.commands.analyses.{args.what}").analyse(args)
     if args.json:
-        print(json.dumps(answer))
+        print(json.dumps(answer.json))
     else:
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table()
-        for title in rows[0]:
-            table.add_column(str(title), justify="right")
-        for row in rows[1:]:
-            table.add_row(*(cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row))
-        Console().print(table)
-    if answer.get("fit_for_service") is False:
+        _print_table(answer.table)
+        if answer.sentence:
+            print(answer.sentence)
+    if answer.json.get("fit_for_service") is False:
         print(TOO_MANY, file=sys.stderr)
         return 1
     return 0
 
 
-Answer = tuple[dict[str, object], list[list[str | float]]]
-
-
-def _discretisation(args: argparse.Namespace) -> Answer:
-    from uepnet.commands.sources import samples_of
-    from uepnet.training.analyse import count_maps, discretisation, plot_table
-
-    fitted = count_maps(samples_of(args, "train"), args.cell)
-    table = discretisation(fitted, count_maps(samples_of(args), args.cell), args.intervals, args.knee)
-    if args.plot:
-        plot_table(table, args.plot)
-    rows: list[list[str | float]] = [["partition", "mean", "midpoint", "median"]]
-    rows += [[method, row["mean"], row["midpoint"], row["median"]] for method, row in table.items()]
-    return {"table": table}, rows
-
-
-def _intervals(args: argparse.Namespace) -> Answer:
-    from uepnet.commands.sources import samples_of
-    from uepnet.training.analyse import count_maps, interval_sweep, plot_sweep
-
-    fitted = count_maps(samples_of(args, "train"), args.cell)
-    rows = interval_sweep(fitted, count_maps(samples_of(args), args.cell), (5, 10, 15, 20, 25, 40, 60), args.knee)
-    if args.plot:
-        plot_sweep(rows, args.plot)
-    return {"rows": rows}, [list(rows[0]), *[list[str | float](row.values()) for row in rows]]
-
-
-def _contributions(args: argparse.Namespace) -> Answer:
-    from uepnet.commands.models import open_model
-    from uepnet.commands.sources import samples_of
-    from uepnet.training.analyse import error_contributions, plot_contributions
-    from uepnet.training.config import parse_kernel
-
-    artifact, run_tiles, _ = open_model(args.model)
-    kernel = parse_kernel(str(artifact.training.get("settings", {}).get("kernel", "")))
-    answer = error_contributions(samples_of(args), artifact, run_tiles, kernel)
-    shares, cells = answer["shares"], answer["cells"]
-    assert isinstance(shares, list) and isinstance(cells, list)
-    if args.plot:
-        plot_contributions(shares, args.plot)
-    rows: list[list[str | float]] = [["interval", "cells", "share of error"]]
-    rows += [[str(index), cell, share] for index, (cell, share) in enumerate(zip(cells, shares, strict=True))]
-    return dict(answer), rows
-
-
-def _decoding(args: argparse.Namespace) -> Answer:
-    from dataclasses import asdict
-
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from uepnet.commands.sources import pairs
-    from uepnet.model.artifact import Artifact
+def _check_places(args: argparse.Namespace) -> None:
+    """Data where it is needed, and a picture that can be written."""
+    from uepnet.commands.shared.sources import PICTURES, check_outputs
+    from uepnet.model import outputs
     from uepnet.model.errors import InputError
-    from uepnet.training import dataset
-    from uepnet.training.decoding import Row, best, compare
-    from uepnet.training.prepare import empties, load_network
 
-    if args.model is None or not (args.model / "weights.safetensors").is_file():
-        raise InputError("Ways of decoding are compared on a training run: name it with --model.")
-    if not all(0 < scale <= 4 for scale in args.scales):
-        raise InputError("--scales must lie above 0 and be at most 4.")
-    artifact = Artifact.load(args.model)
-    sources = pairs(args.dataset, args.root)
-    groups = [dataset.load(name, Path(root), args.split, args.fold) for name, root in sources]
-    nobody = empties(args.empty, held_back=True)
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("counting", total=sum(map(len, groups)) + len(nobody))
-        network = load_network(args.model, artifact)
-        rows = compare(network, artifact, groups, nobody, lambda: bar.advance(task), args.scales, not args.no_mirror)
-    chosen = best(rows, artifact.scale)
-    fit = chosen.fit_for_service()
-    if args.write and fit:
-        chosen.way.apply(artifact).save(args.model)
-    names = " / ".join(name for name, _ in sources)
-    nobody_at = "nobody there: median / 90 % / mean"
-    table: list[list[str | float]] = [["way", f"MAE {names}", f"scaled {names}", nobody_at, ""]]
-    # The paper's argmax, the plain expectation, the chosen way, and the ten with the lowest error.
-    lowest = sorted(rows, key=lambda row: sum(row.scaled))[:10]
-    for row in rows:
-        if row is chosen or row in lowest or (row.way.temperature == 1 and row.way.floor == 0):
-            mark = "too many" if not row.fit_for_service() else "chosen" if row is chosen else ""
-            numbers = [
-                " / ".join(f"{v:.{digits}f}" for v in values)
-                for values, digits in ((row.mae, 1), (row.scaled, 2), (row.empty, 2))
-            ]
-            table.append([str(row.way), *numbers, mark])
-
-    def told(row: Row) -> dict[str, object]:
-        return {"scaled": row.scaled, **{key: value for key, value in asdict(row).items() if key != "errors"}}
-
-    return {"rows": [told(row) for row in rows], "chosen": told(chosen), "fit_for_service": fit}, table
+    if args.what in WITHOUT_DATA:
+        plots = [outputs.Output("--plot", args.plot, PICTURES)] if args.plot else []
+        outputs.check_outputs(plots, [args.model] if args.model else [], args.overwrite)
+        return
+    if not (args.dataset and args.root):
+        raise InputError(f"The analysis {args.what} needs --dataset and --root.")
+    check_outputs(args, {}, {"--plot": args.plot})
 
 
-def _report(args: argparse.Namespace) -> Answer:
+def _check_effect(option: str, given: bool, what: str, possible: "Sequence[str]") -> None:
+    """An option that the analysis would ignore is refused."""
+    from uepnet.model.errors import InputError
+
+    if given and what not in possible:
+        raise InputError(f"{option} has no effect on {what}: it works with {', '.join(possible)}.")
+
+
+def _print_table(rows: "Table") -> None:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.table import Table
 
-    from uepnet.commands.models import open_model
-    from uepnet.commands.sources import pairs, samples_of
-    from uepnet.training import dataset
-    from uepnet.training.prepare import empties
-    from uepnet.training.report import report
-
-    artifact, run_tiles, _ = open_model(args.model)
-    groups = {
-        name: dataset.load(name, Path(root), args.split, args.fold) for name, root in pairs(args.dataset, args.root)
-    }
-    held, nobody = samples_of(args, "calibration"), empties(args.empty, held_back=True)
-    work = sum(len(group) + len(group[::3]) for group in groups.values()) + len(held) + len(nobody)
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("counting", total=work)
-        numbers = report(groups, held, nobody, artifact, run_tiles, lambda: bar.advance(task))
-    rows: list[list[str | float]] = [["of", "what", "value"]]
-    for name, values in numbers.items():
-        rows += [[name, key.replace("_", " "), "-" if value is None else float(value)] for key, value in values.items()]
-    return dict(numbers), rows
+    table = Table()
+    for title in rows[0]:
+        table.add_column(str(title), justify="right")
+    for row in rows[1:]:
+        table.add_row(*(cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row))
+    Console().print(table)

@@ -1,13 +1,15 @@
-"""`uepnet bench`: measures on this machine; each kind is a module of `uepnet.bench`."""
+"""`uepnet bench`: measurements on this machine; each kind is a module of `uepnet.bench`."""
 
 import argparse
 from importlib import import_module
 
 KINDS = {
-    "runtime": "torch, ONNX and their precisions on the same tiles; the cost of size and halo",
-    "service": "what the service costs on top of the model",
-    "load": "put load on a running service",
-    "training": "steps a second of training",
+    "runtime": "torch, ONNX and precisions on the same tiles; the cost of image size and halo",
+    "service": "overhead and fairness of the service",
+    "growth": "how cost grows with image size, clients, zones and video length",
+    "peers": "this service, LitServe and FastAPI + torch compared in one run",
+    "load": "load on a running service",
+    "training": "training steps per second",
 }
 EPILOG = """examples:
   uepnet bench runtime
@@ -22,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     for name, summary in KINDS.items():
-        # Their heavy imports stand inside run: configuring all of them costs next to nothing.
+        # Heavy imports are inside their `run`, so configuring all of them is cheap.
         import_module(f"uepnet.bench.{name}").configure(
             kinds.add_parser(name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         )

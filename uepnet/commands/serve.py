@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   uepnet serve                                     the page and the service on http://127.0.0.1:8000
-  uepnet serve --host 0.0.0.0 --port 80            for others on the network
+  UEPNET_API_KEYS=change-me-please uepnet serve --host 0.0.0.0     for others on the network, who need the key
   uepnet serve --model models/station --device cuda
-  UEPNET_API_KEYS=change-me-please uepnet serve    everything but liveness needs the key
 
   curl --data-binary @crowd.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8000/v1/count
 
@@ -22,51 +21,60 @@ environment alone (UEPNET_API_KEYS, UEPNET_ADMIN_KEY). docs/operations.md explai
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from uepnet.service.settings import Settings, flag, is_secret
+    from uepnet.service.settings import Settings, flag, is_secret, placeholder
 
     parser.description = "Run the HTTP service and its web page until SIGTERM or Ctrl-C."
     parser.epilog = EXAMPLES
     for name, field in Settings.model_fields.items():
         if not is_secret(name):
-            default = "" if field.default in (None, ()) else f" (default: {field.default})"
-            parser.add_argument(flag(name), metavar="VALUE", help=f"{field.description}{default}".replace("%", "%%"))
+            value = int(field.default) if isinstance(field.default, bool) else field.default
+            default = "" if value in (None, ()) else f" (default: {value})"
+            parser.add_argument(
+                flag(name), metavar=placeholder(name), help=f"{field.description}{default}".replace("%", "%%")
+            )
 
 
 def run(args: argparse.Namespace) -> int:
     from uepnet.service.logs import configure_logs
+    from uepnet.service.memory import return_large_blocks
+    from uepnet.service.open_files import allow_open_files
     from uepnet.service.settings import Settings, load_settings, unknown_variables
 
     given = {name: value for name, value in vars(args).items() if name in Settings.model_fields and value is not None}
     settings = load_settings(given)
     _check_model(settings)
+    allow_open_files(settings)
 
-    from uepnet.service.server import Server
+    from uepnet.service.http.server import HttpServer
 
     configure_logs(settings)
+    return_large_blocks()
     for sentence in unknown_variables():
         print(f"uepnet: {sentence}", file=sys.stderr)
-    server = Server(settings)
+    server = HttpServer(settings)
     failure = server.run_until_drained()
-    if server.force_exit:
+    if server.forced:
         # The device thread may be deep inside a batch; an interpreter that tidies up under it would abort.
         logging.shutdown()
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(1 if server.lost else 0)
     if failure is not None:
         print(f"uepnet: {failure}", file=sys.stderr)
         return 2
-    return 0
+    return 1 if server.lost else 0
 
 
 def _check_model(settings: "Settings") -> None:
     """The commonest mistake, a wrong directory, is told before anything starts."""
-    from uepnet.model.artifact import Artifact
+    from uepnet.model.artifact import Artifact, model_directory
     from uepnet.model.errors import InputError, ModelError
     from uepnet.model.runtime import BUNDLED
 
     if settings.models_dir is not None and not settings.models_dir.is_dir():
-        raise InputError(f"{settings.models_dir} is no folder of models for reloads.")
+        raise InputError(
+            f"{settings.models_dir} is not a folder: --models-dir names the folder with the models for reloads."
+        )
     if settings.model is not None:
-        Artifact.load(settings.model)
+        Artifact.load(model_directory(settings.model))
     elif not BUNDLED.is_dir():
         raise ModelError("This installation has no bundled model: name a model directory with --model DIR.")

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,144 +13,89 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from uepnet.training.config import Config
-    from uepnet.training.train import Progress
+    from uepnet.training.metrics_log import StepMetrics
 
-    Watch = Callable[[Progress], None]
+    Watch = Callable[[StepMetrics], None]
 
 EPILOG = """examples:
   uepnet train --dataset shanghaitech-b --root ShanghaiTech --preset paper --out runs/paper-b
   uepnet train --dataset csv --root my-camera --init runs/earlier --steps 1000 --out runs/mine
+  uepnet train --config runs/mine/config.json --seed 1 --out runs/mine-again
   uepnet train --resume runs/mine
   torchrun --nproc-per-node 4 -m uepnet train --device cuda --dataset ucf-qnrf --root QNRF --out runs/qnrf
 
 Presets: `fast` trains the light network (AdamW, cosine, batches of square crops); `paper` trains the paper's
-VGG-16 network as published (SGD, batch 1, learning rate divided by 10 when the loss stagnates).
-Ctrl-C saves a checkpoint and says how to go on. Then: `uepnet export runs/mine --out models/mine`."""
+VGG-16 network as published (docs/paper.md). A flag overrides --config FILE, which overrides the preset.
+Ctrl-C, SIGTERM and a closed terminal end the run after the step under way; it can be resumed, and exported as it is.
+Resumed with the same --threads on the same machine, it reaches the weights of an unbroken run, bit by bit.
+Then: `uepnet export runs/mine --out models/mine`."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Train a network on annotated images; resumes exactly where it was stopped or killed."
+    from uepnet.commands.shared.training_options import add_settings
+
+    parser.description = "Train a network on annotated images. A run that was stopped or killed resumes exactly."
     parser.epilog = EPILOG
-    where = parser.add_argument_group("data and place")
-    where.add_argument("--dataset", help="data set, or several separated by commas (see `uepnet data check --help`)")
-    where.add_argument("--root", help="the folder that holds the release; one for all, or one a data set, by commas")
-    where.add_argument("--fold", help="1 to 5 for ucf-cc-50, or all: trains and tests every fold")
-    where.add_argument("--out", type=Path, help="the run's folder (new)")
-    where.add_argument("--resume", type=Path, metavar="RUN", help="go on with this run")
-    where.add_argument("--empty", metavar="DIR", help="pictures with nobody in them, mixed in (half is held back)")
-    where.add_argument("--empty-share", type=float, help="share of tiles that hold nobody (0.1 with --empty)")
-    where.add_argument(
-        "--repeat", type=int, nargs="+", metavar="N", help="show each data set's images so often a round (once)"
+    parser.add_argument(
+        "--dataset", metavar="NAME", help="data set, or several, comma-separated (see `uepnet data check --help`)"
     )
-    where.add_argument("--preset", choices=["fast", "paper"], default="fast")
-    net = parser.add_argument_group("network")
-    net.add_argument("--encoder", choices=["efficientnet-lite0", "vgg16"])
-    net.add_argument("--width", type=int, help="channels of the decoder")
-    net.add_argument(
-        "--init",
-        metavar="FILE",
-        help="start from ImageNet weights of the encoder, or from a run or weights of ours "
-        "(default: the bundled model; for vgg16 torchvision's ImageNet weights)",
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        help="folder that holds the release; comma-separated: one for all data sets, or one for each",
     )
-    net.add_argument("--freeze", type=int, metavar="STAGES", help="keep the first stages of the encoder as they are")
-    net.add_argument(
-        "--fixed-norms",
-        action="store_true",
-        default=None,
-        help="batch norms keep the statistics they start with: for fine-tuning, or batches of few tiles",
+    parser.add_argument("--fold", metavar="K", help="1 to 5 for ucf-cc-50; `all` trains and tests every fold")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="folder of the new run; it must be new or empty")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="RUN",
+        help="continue this run; --root, --empty, --degraded, --steps and the settings of the group machine may "
+        "be changed",
     )
-    parts = parser.add_argument_group("intervals and targets")
-    parts.add_argument("--intervals", type=int, help="classes of the first head, background included (25)")
-    parts.add_argument("--partition", choices=["uep", "uniform-length", "uniform-number", "two-linear", "log"])
-    parts.add_argument("--proxies", choices=["mean", "midpoint", "median"])
-    parts.add_argument("--heads", choices=["interleaved", "parallel", "single"])
-    parts.add_argument("--knee", type=float, help="where two-linear turns coarse, in people per cell (0.5)")
-    parts.add_argument("--cell", type=int, choices=[8, 16, 32], help="side of a cell in pixels (8)")
-    parts.add_argument("--target", choices=["classes", "regression"], help="regression is the paper's MSE baseline")
-    parts.add_argument("--kernel", help="fixed:SIGMA, adaptive, or adaptive:SMALLEST:LARGEST; default: the data set's")
-    loop = parser.add_argument_group("optimisation")
-    loop.add_argument("--steps", type=int)
-    loop.add_argument("--batch", type=int)
-    loop.add_argument("--crop", type=int, help="side of a training tile; 0: a quarter of the image's area")
-    loop.add_argument(
-        "--scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="random scaling (0.8 2.2; paper: 0.3 1.3)"
+    parser.add_argument(
+        "--preset", choices=["fast", "paper"], help="default values of the settings below (default: fast)"
     )
-    loop.add_argument(
-        "--input-scale", type=float, metavar="S", help="count images at S times their size (1.2; paper: 1)"
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a YAML file or a run's config.json")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument(
+        "--no-scale", action="store_true", help="no random scale: every training tile is at --input-scale"
     )
-    loop.add_argument("--no-scale", action="store_true", help="no random scaling")
-    loop.add_argument("--no-mirror", dest="mirror", action="store_false", default=None)
-    loop.add_argument("--jitter", type=float, help="how far brightness and contrast wander (0.3)")
-    loop.add_argument("--optimiser", choices=["adamw", "sgd"])
-    loop.add_argument("--lr", type=float)
-    loop.add_argument(
-        "--encoder-rate", type=float, metavar="X", help="the encoder learns at X times the rate, such as 0.1 (1)"
+    add_settings(parser)
+    parser.add_argument(
+        "--bfloat16", dest="precision", action="store_const", const="bfloat16", help="same as --precision bfloat16"
     )
-    loop.add_argument("--weight-decay", type=float)
-    loop.add_argument("--schedule", choices=["cosine", "plateau"])
-    loop.add_argument("--warm-up", type=int, metavar="STEPS", help="a tenth of the steps, at most 200; paper: none")
-    loop.add_argument("--count-loss", type=float, help="weight of the error of expected counts; 0: the paper's loss")
-    loop.add_argument("--clip", type=float, help="largest norm of the gradient")
-    loop.add_argument(
-        "--average", type=float, metavar="DECAY", help="keep a running mean of the weights, such as 0.998 (none)"
-    )
-    loop.add_argument("--keep", choices=["last", "best"], help="which weights to keep")
-    loop.add_argument("--seed", type=int)
-    box = parser.add_argument_group("machine")
-    box.add_argument("--device", help="cpu, cuda or cuda:N")
-    box.add_argument("--workers", type=int, help="processes that load data")
-    box.add_argument("--threads", type=int, help="threads of the network on the CPU")
-    box.add_argument(
-        "--bfloat16",
-        action="store_true",
-        default=None,
-        help="most of the arithmetic in bfloat16 on a CPU that has it: 1.4 times as fast (always on CUDA)",
-    )
-    box.add_argument(
-        "--compile", action="store_true", default=None, help="compile the network: faster steps, slower start"
-    )
-    box.add_argument("--validate-every", type=int, metavar="STEPS")
-    box.add_argument("--validate-images", type=int, metavar="N", help="validate on about N images only")
-    box.add_argument("--checkpoint-seconds", type=float)
-    box.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def run(args: argparse.Namespace) -> int:
-    from dataclasses import replace
-
-    from uepnet.model.errors import DataError, InputError
-    from uepnet.training.config import Config
+    from uepnet.model.errors import InputError
 
     if args.resume is not None:
-        folder: Path = args.resume
-        if not (folder / "config.json").is_file():
-            raise InputError(f"{folder} is no training run: it has no config.json.")
-        return _train(folder, Config.read(folder), True, args.quiet)
-    if not (args.dataset and args.root and args.out):
-        raise DataError("Training needs --dataset, --root and --out, or --resume RUN.")
+        from uepnet.commands.shared.resuming import resumed
+
+        config, notes = resumed(args)
+        for note in notes:
+            print(note, flush=True)
+        return _train(args.resume, config, True, args.quiet)
+    if args.out is None:
+        raise InputError("Training needs --out, the folder of the new run, or --resume RUN.")
     config = _config(args)
     if args.fold != "all":
         return _train(args.out, config, False, args.quiet)
-    return _all_folds(args.out, [replace(config, fold=fold) for fold in range(1, _folds(config) + 1)], args.quiet)
+    folds = [config.changed(fold=fold) for fold in range(1, _folds(config) + 1)]
+    return _all_folds(args.out, folds, args.quiet)
 
 
 def _train(folder: Path, config: "Config", resume: bool, quiet: bool) -> int:
-    """Train one run; Ctrl-C and SIGTERM end it after the step under way, saved."""
-    import signal
-
+    """Train one run; Ctrl-C, SIGTERM and a closed terminal end it after the step under way, saved."""
+    from uepnet.commands.shared.interrupts import interrupts
     from uepnet.training.distributed import keep_memory
     from uepnet.training.train import train
 
     keep_memory()
     first = os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
-    asked: list[int] = []
-    before = {number: signal.signal(number, lambda *_: asked.append(1)) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with _bar(config.steps, quiet or not first) as watch:
-            train(folder, config, resume=resume, watch=watch, stop=lambda: bool(asked))
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with interrupts() as asked, _bar(config.steps, quiet or not first) as watch:
+        train(folder, config, resume=resume, watch=watch, stop=lambda: bool(asked))
     says = f"Done: {folder}. Next: uepnet export {folder} --out models/{folder.name}"
     if asked:
         says = f"Stopped and saved. Go on with: uepnet train --resume {folder}"
@@ -161,7 +106,7 @@ def _train(folder: Path, config: "Config", resume: bool, quiet: bool) -> int:
 
 def _folds(config: "Config") -> int:
     from uepnet.model.errors import DataError
-    from uepnet.training.dataset import FOLDS
+    from uepnet.training.data.dataset import FOLDS
 
     name = config.data[0][0]
     if len(config.data) != 1 or name not in FOLDS:
@@ -173,7 +118,7 @@ def _all_folds(folder: Path, configs: "list[Config]", quiet: bool) -> int:
     """Cross-validation: every fold gets its own intervals and weights; a fold that is done is not trained again."""
     import json
 
-    from uepnet.commands.models import open_model
+    from uepnet.commands.shared.models import open_model
     from uepnet.training.evaluate import evaluate, summary
     from uepnet.training.prepare import samples_of
 
@@ -193,38 +138,55 @@ def _all_folds(folder: Path, configs: "list[Config]", quiet: bool) -> int:
 
 
 def _config(args: argparse.Namespace) -> "Config":
-    from dataclasses import fields
+    """The preset, then the file, then the flags."""
+    from uepnet.commands.shared.sources import pairs
+    from uepnet.commands.shared.training_options import given, read_settings
+    from uepnet.model.device import available_cores
+    from uepnet.model.errors import InputError
+    from uepnet.training.config import PRESETS, Config
 
-    from uepnet.commands.sources import pairs
-    from uepnet.training.config import PRESETS, Config, threads_available
-
-    values = dict(PRESETS[args.preset])
-    known = {field.name for field in fields(Config)}
-    values |= {key: value for key, value in vars(args).items() if key in known and value is not None}
-    if args.empty and args.empty_share is None:
-        values["empty_share"] = 0.1
-    if args.no_scale:
-        values["scale"] = (values.get("input_scale", 1.0),) * 2
-    for name in ("scale", "repeat"):
-        if name in values:
-            values[name] = tuple(values[name])
+    file = read_settings(args.config) if args.config else {}
+    preset, dataset, root = (getattr(args, name) or file.pop(name, None) for name in ("preset", "dataset", "root"))
+    preset = preset or "fast"
+    if preset not in PRESETS:
+        raise InputError(f"{args.config}: preset is {' or '.join(PRESETS)}, not {preset!r}.")
+    flags = given(args)
     if args.fold and args.fold != "all":
-        values["fold"] = _whole(args.fold)
-    else:
-        values.pop("fold", None)
-    values.setdefault("threads", threads_available())
-    # A short run would end before its learning rate has warmed up.
-    values.setdefault("warm_up", min(Config.warm_up, max(1, values.get("steps", Config.steps) // 10)))
-    values["data"] = pairs(args.dataset, args.root)
-    return Config(**values)
+        flags["fold"] = args.fold
+    chosen = file | flags
+    if dataset and root:
+        chosen["data"] = pairs(dataset, root)
+    if not chosen.get("data"):
+        raise InputError("Training needs --dataset and --root, or --resume RUN.")
+    defaults = PRESETS[preset] | {"threads": available_cores()}
+    if chosen.get("empty"):
+        defaults["empty_share"] = 0.1
+    if chosen.get("degraded"):
+        defaults["degraded_share"] = 0.3
+    config = Config.of(defaults | chosen, str(args.config or ""), flags)
+    changes: dict[str, object] = {}
+    if args.no_scale:
+        changes["scale"] = (config.input_scale, config.input_scale)
+    if "warm_up" not in defaults | chosen:  # a short run would end before its learning rate has warmed up
+        changes["warm_up"] = min(config.warm_up, max(1, config.steps // 10))
+    if "left_out" not in chosen:
+        changes["left_out"] = _left_out(config)
+    return config.changed(**changes | _absolute(config))
 
 
-def _whole(text: str) -> int:
-    from uepnet.model.errors import DataError
+def _absolute(config: "Config") -> dict[str, object]:
+    """The folders as absolute paths, so that the run can be resumed from any directory."""
+    data = tuple((name, str(Path(root).resolve())) for name, root in config.data)
+    paths = {name: getattr(config, name) for name in ("empty", "degraded", "init")}
+    return {"data": data} | {name: str(Path(path).resolve()) for name, path in paths.items() if path}
 
-    if not text.isdigit():
-        raise DataError(f"--fold is a number or all, not {text!r}.")
-    return int(text)
+
+def _left_out(config: "Config") -> tuple[str, ...]:
+    """DATASET/IMAGE of the published images that are not trained on."""
+    from uepnet.training.data.dataset import left_out
+
+    names = sorted({name for name, _ in config.data})
+    return tuple(f"{name}/{image}" for name in names for image in sorted(left_out(name)))
 
 
 def _bar(steps: int, quiet: bool) -> "AbstractContextManager[Watch]":
@@ -236,13 +198,14 @@ def _bar(steps: int, quiet: bool) -> "AbstractContextManager[Watch]":
 def _lines(quiet: bool) -> "Iterator[Watch]":
     shown = 0.0
 
-    def watch(progress: "Progress") -> None:
+    def watch(progress: "StepMetrics") -> None:
         nonlocal shown
         if quiet or (progress.kind == "train" and time.monotonic() - shown < 60):
             return
         shown = time.monotonic()
         values = "  ".join(f"{name} {value:.4g}" for name, value in progress.values.items())
-        print(f"step {progress.step}/{progress.steps}  {values}", flush=True)
+        with suppress(OSError):  # a terminal that was closed must not end the run before its checkpoint
+            print(f"step {progress.step}/{progress.steps}  {values}", flush=True)
 
     yield watch
 
@@ -256,9 +219,10 @@ def _live(steps: int) -> "Iterator[Watch]":
         task = bar.add_task("", total=steps)
         state: dict[str, float] = {}
 
-        def watch(progress: "Progress") -> None:
+        def watch(progress: "StepMetrics") -> None:
             state.update({name: value for name, value in progress.values.items() if name != "lr"})
             text = "  ".join(f"{name} {value:.3g}" for name, value in state.items())
-            bar.update(task, completed=progress.step, description=text)
+            with suppress(OSError):  # as above
+                bar.update(task, completed=progress.step, description=text)
 
         yield watch

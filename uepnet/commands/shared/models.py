@@ -3,21 +3,24 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uepnet.model.artifact import model_directory
+
 if TYPE_CHECKING:
     from uepnet.model.artifact import Artifact
     from uepnet.model.count import RunTiles
 
 
 def open_model(
-    model: Path | None, device: str = "auto", precision: str = "auto", threads: int = 0
+    model: Path | None, device: str = "auto", precision: str = "auto", threads: int = 0, engine: str = "auto"
 ) -> "tuple[Artifact, RunTiles, str]":
     """The artifact, a runner for `count_image`, and a word on what runs."""
+    model = None if model is None else model_directory(model)
     if model is not None and (model / "weights.safetensors").is_file():
         return _open_run(model, device, threads)
     from uepnet.model.runtime import Runtime
 
-    runtime = Runtime(model, device=device, precision=precision, threads=threads)
-    return runtime.artifact, runtime.run_tiles, f"{runtime.precision} on {runtime.device}"
+    runtime = Runtime(model, device=device, precision=precision, threads=threads, engine=engine)
+    return runtime.artifact, runtime.run_tiles, f"{runtime.precision} on {runtime.device}, {runtime.engine}"
 
 
 def _open_run(run: Path, device: str, threads: int) -> "tuple[Artifact, RunTiles, str]":

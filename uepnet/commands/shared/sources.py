@@ -1,11 +1,13 @@
-"""The options by which every training command names its data, and what they stand for."""
+"""The options with which training commands name their data, and the samples that they stand for."""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from uepnet.training.dataset import Sample
+    from collections.abc import Mapping
+
+    from uepnet.training.data.dataset import Sample
 
 DATASETS = (
     "shanghaitech-a",
@@ -19,16 +21,25 @@ DATASETS = (
     "list",
     "coco",
     "csv",
+    "cvat",
+    "label-studio",
+    "yolo",
 )
-PICTURES = (".png", ".jpg", ".pdf")
+PICTURES = (".png", ".jpg", ".pdf")  # what matplotlib and Pillow both write
 
 
-def data_options(parser: argparse.ArgumentParser, split: str) -> None:
+def data_options(parser: argparse.ArgumentParser, split: str, required: bool = True) -> None:
     parser.add_argument(
-        "--dataset", required=True, metavar="NAME", help=f"one of {', '.join(DATASETS)}; several by commas"
+        "--dataset",
+        required=required,
+        metavar="NAME",
+        help=f"one of {', '.join(DATASETS)}; or several, comma-separated",
     )
     parser.add_argument(
-        "--root", required=True, help="the folder that holds the release; one for all, or one a data set, by commas"
+        "--root",
+        required=required,
+        metavar="DIR",
+        help="folder of the data set; comma-separated: one for all data sets, or one for each",
     )
     split_options(parser, split)
 
@@ -37,10 +48,11 @@ def split_options(parser: argparse.ArgumentParser, split: str) -> None:
     parser.add_argument(
         "--split",
         default=split,
-        choices=["train", "fit", "val", "calibration", "check", "test"],
-        help=f"the release's train or test; or parts of train: val, calibration, check, fit (the rest) ({split})",
+        choices=["train", "usable", "fit", "val", "calibration", "check", "test"],
+        help="train or test of the release, or a part of train: val, calibration, check, fit (the rest), "
+        f"usable (without the images of left_out.json) (default: {split})",
     )
-    parser.add_argument("--fold", type=int, help="1 to 5, for ucf-cc-50")
+    parser.add_argument("--fold", type=int, metavar="N", help="fold of ucf-cc-50, 1 to 5")
 
 
 def pairs(dataset: str, root: str) -> tuple[tuple[str, str], ...]:
@@ -49,25 +61,33 @@ def pairs(dataset: str, root: str) -> tuple[tuple[str, str], ...]:
 
     names, roots = dataset.split(","), root.split(",")
     if len(roots) not in (1, len(names)):
-        raise DataError(f"{len(names)} data sets need one root or {len(names)}, not {len(roots)}.")
+        raise DataError(f"--root needs one folder or {len(names)}, one for each data set, not {len(roots)}.")
     return tuple(zip(names, roots * len(names) if len(roots) == 1 else roots, strict=True))
 
 
-def check_outputs(table: Path | None = None, picture: Path | None = None) -> None:
-    """Refuse at once what could not be written after minutes of work."""
-    from uepnet.model.errors import InputError, OutputError
+def overwrite_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--overwrite", action="store_true", help="replace output files that exist")
 
-    for path in (table, picture):
-        if path is not None and path.is_dir():
-            raise OutputError(f"{path} cannot be written: it is a folder.")
-        if path is not None and not path.parent.is_dir():
-            raise OutputError(f"{path} cannot be written: there is no folder {path.parent}.")
-    if picture is not None and picture.suffix.lower() not in PICTURES:
-        raise InputError(f"{picture}: a picture ends in {', '.join(PICTURES)}.")
+
+def check_outputs(
+    args: argparse.Namespace, tables: "Mapping[str, Path | None]", pictures: "Mapping[str, Path | None]"
+) -> None:
+    """Refuse outputs that must not or cannot be written before minutes of work; data sets and models are inputs.
+
+    Outputs are given by option; None where the option is not used.
+    """
+    import uepnet.model
+    from uepnet.model import outputs
+
+    found = [outputs.Output(option, path) for option, path in tables.items() if path is not None]
+    found += [outputs.Output(option, path, PICTURES) for option, path in pictures.items() if path is not None]
+    model = getattr(args, "model", None) or Path(uepnet.model.__path__[0]) / "bundled"
+    roots = [root for _, root in pairs(args.dataset, args.root)]
+    outputs.check_outputs(found, [*roots, model], args.overwrite)
 
 
 def samples_of(args: argparse.Namespace, split: str | None = None) -> "list[Sample]":
-    from uepnet.training import dataset
+    from uepnet.training.data import dataset
 
     chosen = split or args.split
     return [

@@ -1,0 +1,1 @@
+"""The analyses of `uepnet analyse`: one module each, with `analyse(args) -> AnalysisResult`."""
