@@ -11,24 +11,33 @@ COPY uepnet uepnet
 COPY model model
 COPY training training
 COPY service service
+COPY client client
+COPY video video
 COPY bench bench
 COPY deploy/*.py deploy/
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 # What we depend on, without ourselves: a layer that only changes with pyproject.toml or constraints.txt, so that
-# a new release of the code is a pull of megabytes. The environment needs no pip of its own.
+# a new release of the code is a pull of megabytes. The environment needs no pip of its own. pip downloads wheels, which
+# runs no code of theirs, and installs those whose hashes are recorded.
 FROM ${BASE} AS dependencies
 WORKDIR /source
-COPY constraints.txt pyproject.toml deploy/requirements.py ./
+COPY constraints.txt pyproject.toml deploy/requirements.py deploy/locked.py deploy/hashes.txt ./
 RUN python -m venv --without-pip /opt/uepnet
 
 FROM dependencies AS dependencies-cpu
-RUN python requirements.py serve cpu > requirements.txt \
- && pip --python /opt/uepnet/bin/python install --no-cache-dir --constraint constraints.txt --requirement requirements.txt
+RUN python requirements.py serve postgres cpu openvino > requirements.txt \
+ && pip download --no-cache-dir --only-binary :all: --dest wheels --constraint constraints.txt --requirement requirements.txt \
+ && python locked.py hashes.txt wheels > locked.txt \
+ && pip --python /opt/uepnet/bin/python install --no-cache-dir --no-deps --no-index --find-links wheels --require-hashes --requirement locked.txt \
+ && rm -r wheels
 
 FROM dependencies AS dependencies-gpu
-RUN python requirements.py serve gpu > requirements.txt \
- && pip --python /opt/uepnet/bin/python install --no-cache-dir --constraint constraints.txt --requirement requirements.txt
+RUN python requirements.py serve postgres gpu > requirements.txt \
+ && pip download --no-cache-dir --only-binary :all: --dest wheels --constraint constraints.txt --requirement requirements.txt \
+ && python locked.py hashes.txt wheels > locked.txt \
+ && pip --python /opt/uepnet/bin/python install --no-cache-dir --no-deps --no-index --find-links wheels --require-hashes --requirement locked.txt \
+ && rm -r wheels
 
 FROM ${BASE} AS base
 ARG REVISION=unknown
@@ -43,9 +52,12 @@ ENV PATH=/opt/uepnet/bin:$PATH \
     UEPNET_HOST=0.0.0.0 \
     UEPNET_PORT=8000 \
     UEPNET_MODELS_DIR=/models \
+    UEPNET_HISTORY=sqlite:////state/history.sqlite \
     UEPNET_LOG_FORMAT=json
-RUN mkdir /models
+RUN mkdir /models /state && chown 10001:10001 /state
 VOLUME /models
+# The history of the cameras' counts.
+VOLUME /state
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 # Liveness: the one path that needs no key.

@@ -1,4 +1,4 @@
-"""`uepnet bench load URL`: put load on a running service and report what came back."""
+"""`uepnet bench load URL`: put load on a running service and report throughput and latency."""
 
 import argparse
 import asyncio
@@ -11,20 +11,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from uepnet.bench.plots import check_plot, plot_options, save
+
 EXAMPLES = """examples:
   uepnet bench load http://127.0.0.1:8000                               1, 2, 4 and 8 senders, 10 seconds each
   uepnet bench load http://127.0.0.1:8000 --images frames/*.jpg --senders 16 --seconds 60
-  uepnet bench load http://127.0.0.1:8000 --rate 5 10 20 --plot load.png   requests a second, whatever happens
+  uepnet bench load http://127.0.0.1:8000 --rate 5 10 20 --plot load.png   requests per second
   uepnet bench load http://127.0.0.1:8000 --cameras 100 --rate 100 --json > load.json
 
-Senders wait for their answer before they ask again (closed loop): how much can it do? A rate does not wait (open
-loop): what do users feel? The key of the service, if it has one, is read from UEPNET_API_KEY."""
+Senders wait for an answer before they send again (closed loop): this measures the maximum throughput. With --rate,
+requests are sent at that rate whether or not earlier ones were answered (open loop): this measures the latency that
+users see. The key of the service, if any, is read from UEPNET_API_KEY."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Put load on a running service; report throughput and latency."
     parser.epilog = EXAMPLES
-    parser.add_argument("url", help="the service, such as http://127.0.0.1:8000")
+    parser.add_argument("url", metavar="URL", help="address of the service, such as http://127.0.0.1:8000")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(
         "--senders",
@@ -32,29 +35,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[1, 2, 4, 8],
         metavar="N",
-        help="closed loop (default)",
+        help="closed loop: numbers of concurrent senders, one row each (default: 1 2 4 8)",
     )
-    kind.add_argument("--rate", type=within(0.01, 10_000), nargs="+", metavar="R", help="open loop, requests a second")
-    parser.add_argument("--seconds", type=within(0.1, 3600), default=10.0, help="of each row (default: 10)")
-    parser.add_argument("--warm-up", type=within(0, 600), default=2.0, metavar="SECONDS", help="not measured (2)")
-    parser.add_argument("--images", type=Path, nargs="+", metavar="FILE", help="sent in turn; without it a drawn one")
-    parser.add_argument("--size", default="1024x768", help="of the drawn image (default: 1024x768)")
-    parser.add_argument(
-        "--cameras", type=within(0, 100_000, int), default=0, metavar="N", help="send as N cameras in turn"
+    kind.add_argument(
+        "--rate", type=within(0.01, 10_000), nargs="+", metavar="R", help="open loop: requests per second, one row each"
     )
     parser.add_argument(
-        "--max-in-flight", type=within(1, 4096, int), default=256, metavar="N", help="past it the open loop drops (256)"
+        "--seconds", type=within(0.1, 3600), default=10.0, metavar="SECONDS", help="duration of each row (default: 10)"
     )
-    parser.add_argument("--timeout", type=within(0.1, 600), default=60.0, help="seconds for an answer (default: 60)")
+    parser.add_argument(
+        "--warm-up",
+        type=within(0, 600),
+        default=2.0,
+        metavar="SECONDS",
+        help="time before the measurement (default: 2)",
+    )
+    parser.add_argument(
+        "--images", type=Path, nargs="+", metavar="FILE", help="images to send in turn (default: a generated one)"
+    )
+    parser.add_argument(
+        "--size", default="1024x768", metavar="WxH", help="size of the generated image (default: 1024x768)"
+    )
+    parser.add_argument(
+        "--cameras",
+        type=within(0, 100_000, int),
+        default=0,
+        metavar="N",
+        help="send with N camera names in turn (default: 0, no camera)",
+    )
+    parser.add_argument(
+        "--max-in-flight",
+        type=within(1, 4096, int),
+        default=256,
+        metavar="N",
+        help="open loop: concurrent requests; more are dropped (default: 256)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=within(0.1, 600),
+        default=60.0,
+        metavar="SECONDS",
+        help="time to wait for an answer (default: 60)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON: {machine, rows}")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw latency and throughput over load")
+    plot_options(parser, "latency and throughput over load")
 
 
 def run(args: argparse.Namespace) -> int:
     from uepnet.bench.machine import machine
 
-    if args.plot is not None:
-        _check_plot(args.plot)
+    check_plot(args)
     bodies = [read_body(path) for path in args.images] if args.images else [drawn_image(args.size)]
     rows = asyncio.run(measure(args, bodies))
     if args.json:
@@ -127,8 +157,6 @@ def drawn_image(size: str) -> bytes:
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    from uepnet.model.errors import OutputError
-
     loads = [row["load"] for row in rows]
     figure = Figure(figsize=(7, 6), layout="constrained")
     above, below = figure.subplots(2, sharex=True)
@@ -141,22 +169,7 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     below.set(xlabel="senders" if rows[0]["mode"] == "closed" else "requests a second", ylabel="a second")
     below.set(ylim=(0, None))
     below.legend()
-    try:
-        figure.savefig(path, dpi=120)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}.") from None
-
-
-def _check_plot(path: Path) -> None:
-    """Better told now than after minutes of measuring."""
-    import matplotlib  # noqa: F401
-
-    from uepnet.model.errors import InputError
-
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise InputError(f"--plot {path}: the picture's name must end in .png, .svg or .pdf.")
-    if not path.parent.is_dir():
-        raise InputError(f"--plot {path}: there is no folder {path.parent}.")
+    save(figure, path)
 
 
 def _show(rows: Sequence[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What a figure was measured on: a figure without it means nothing."""
+"""The machine on which figures were measured."""
 
 import os
 import platform

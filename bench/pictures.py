@@ -1,4 +1,4 @@
-"""Pictures of any size to count: a mosaic of given photographs, or a drawn one."""
+"""Images of any size to count: a mosaic of photographs, or a generated one."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ SLOT = (512, 384)  # (width, height) of a photograph in the mosaic
 
 
 def pictures(photographs: Sequence[Path] | None) -> "Callable[[int, int], Tile]":
-    """(width, height) -> a picture of that size, always the same one."""
+    """(width, height) -> an image of that size, always the same."""
     import numpy as np
     from PIL import Image, ImageOps
 
@@ -33,7 +33,7 @@ def pictures(photographs: Sequence[Path] | None) -> "Callable[[int, int], Tile]"
 
 
 def drawn(width: int, height: int) -> "Tile":
-    """Blots of all sizes: as hard to count as anything, since no network skips work."""
+    """Coloured blots. They take as long as a crowd, because the network does the same work everywhere."""
     import numpy as np
     from PIL import Image
 

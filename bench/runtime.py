@@ -1,9 +1,10 @@
-"""`uepnet bench runtime`: torch against ONNX on the same tiles, and what image size and halo cost.
+"""`uepnet bench runtime`: engines and precisions compared, and the cost of image size and halo.
 
-Three questions. Backends: seconds for one tile in torch eager, ONNX fp32 and int8, and CUDA where there is one; taken
-in turns, so that a busy moment hits all; as ratios, and as a share of what this machine multiplies at best. Size: how
-the cost of counting grows with the image, and the memory it takes. Halo: what the tiles' overlap costs, and how much
-of the error at their seams it removes.
+Five measurements. Count: from JPEG to count in every engine and precision (`engines.py`). Backends: seconds for one
+tile in torch eager, ONNX fp32 and int8, and on CUDA if present; as ratios, and as a share of this machine's peak of
+multiply-adds. Both in alternating rounds, so that other load affects all. Size: how time and memory grow with the
+image. Enlarged: what more pixels of the same picture cost. Halo: the cost of the overlap of tiles, and how much of the
+error at their seams it removes.
 """
 
 import argparse
@@ -19,46 +20,66 @@ if TYPE_CHECKING:
     from uepnet.model.artifact import Artifact
     from uepnet.model.count import Tile
 
-QUESTIONS = ("backends", "size", "halo")
+QUESTIONS = ("count", "backends", "size", "enlarged", "halo")
 EXAMPLES = """examples:
   uepnet bench runtime                                     the bundled model
-  uepnet bench runtime --images photos/*.jpg --only halo   the seam error, on real photographs
-  uepnet bench runtime --encoder vgg16 --only backends     the paper's network with random weights: speed alone
+  uepnet bench runtime --images photos/*.jpg --only halo   the error at seams, on real photographs
+  uepnet bench runtime --images photos/*.jpg --only count --rounds 48   engines, on photographs of many sizes
+  uepnet bench runtime --encoder vgg16 --only backends     the paper's network with random weights: speed only
   uepnet bench runtime --json > runtime.json
 
-Without --images the pictures are drawn, and the seam error says nothing about crowds."""
+Without --images the images are generated; the error at seams then says nothing about crowds."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = "Measure the model on this machine: backends, image sizes, halos."
     parser.epilog = EXAMPLES
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--model", type=Path, metavar="DIR", help="a model directory; without it the bundled model")
-    what.add_argument("--encoder", choices=["efficientnet-lite0", "vgg16"], help="an untrained network of this kind")
-    parser.add_argument("--images", type=Path, nargs="+", metavar="FILE", help="photographs; without it drawn ones")
-    parser.add_argument("--only", choices=QUESTIONS, nargs="+", default=QUESTIONS, help="which questions (all)")
-    parser.add_argument("--width", type=int, default=1024, help="of the tile that backends count (1024)")
-    parser.add_argument("--height", type=int, default=768, help="of the tile that backends count (768)")
-    parser.add_argument("--rounds", type=int, default=5, help="of the backends (default: 5)")
-    parser.add_argument("--budget", type=float, default=30.0, metavar="SECONDS", help="for the largest image (30)")
-    parser.add_argument("--threads", type=int, default=0, help="of CPU inference; 0 for all cores")
+    what.add_argument("--model", type=Path, metavar="DIR", help="model directory (default: the bundled model)")
+    what.add_argument(
+        "--encoder", choices=["efficientnet-lite0", "vgg16"], help="an untrained network with this encoder"
+    )
+    parser.add_argument(
+        "--images", type=Path, nargs="+", metavar="FILE", help="photographs (default: generated images)"
+    )
+    parser.add_argument(
+        "--only", choices=QUESTIONS, nargs="+", default=QUESTIONS, help="measurements to make (default: all)"
+    )
+    parser.add_argument(
+        "--width", type=int, default=1024, metavar="PIXELS", help="width of the tile for backends (default: 1024)"
+    )
+    parser.add_argument(
+        "--height", type=int, default=768, metavar="PIXELS", help="height of the tile for backends (default: 768)"
+    )
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds of count and backends (default: 5)")
+    parser.add_argument(
+        "--budget", type=float, default=30.0, metavar="SECONDS", help="longest time for one image (default: 30)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="CPU threads; 0 for one per core (default: 0)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON: {machine, rows}")
 
 
 def run(args: argparse.Namespace) -> int:
+    from uepnet.bench.engines import counts
     from uepnet.bench.machine import machine
     from uepnet.bench.pictures import pictures
-    from uepnet.bench.tiles import halos, sizes
+    from uepnet.bench.tiles import enlarged, halos, sizes
     from uepnet.model.runtime import BUNDLED, Runtime
 
     shown = pictures(args.images)
     rows: list[dict[str, Any]] = []
     with _untrained(args.encoder) if args.encoder else _given(args.model or BUNDLED) as model:
         runtime = Runtime(model, threads=args.threads)
-        if "size" in args.only:  # first, while no torch and no whole image has taken memory
+        if "size" in args.only:  # first, before torch or whole images take memory
             rows += sizes(runtime, shown, args.budget)
+        if "enlarged" in args.only:
+            rows += enlarged(runtime, shown)
         if "halo" in args.only:
             rows += halos(runtime, shown, args.images, args.budget)
+        if "count" in args.only:
+            rows += counts(model, runtime.threads, _jpegs(args.images, args.width, args.height), args.rounds)
         if "backends" in args.only:
             rows += backends(model, runtime.threads, shown(args.width, args.height), args.rounds)
     if args.json:
@@ -70,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def backends(model: Path, threads: int, picture: "Tile", rounds: int) -> list[dict[str, Any]]:
-    """Every way to run the model on one tile, in turns."""
+    """Every backend on one tile, in alternating rounds."""
     import numpy as np
 
     from uepnet.model.artifact import Artifact
@@ -81,7 +102,7 @@ def backends(model: Path, threads: int, picture: "Tile", rounds: int) -> list[di
     ways = dict(_ways(model, artifact, threads, tile))
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for work in ways.values():
-        work()  # allocates, and picks its algorithms
+        work()  # allocates memory and chooses algorithms
     for _ in range(rounds):
         for name, work in ways.items():
             started = time.perf_counter()
@@ -114,7 +135,7 @@ def _ways(model: Path, artifact: "Artifact", threads: int, tile: "Tile") -> Iter
     if eager is not None:
         yield "torch eager", eager
     for precision in artifact.files:
-        if precision != "fp16":  # a CPU has no fp16 arithmetic: it would convert to and fro
+        if precision != "fp16":  # a CPU has no fp16 arithmetic: it would only convert
             runtime = Runtime(model, device="cpu", precision=precision, threads=threads)
             yield f"onnx {precision}", lambda runtime=runtime: runtime.run([tile])  # type: ignore[misc]
     for precision in artifact.files:
@@ -126,7 +147,7 @@ def _ways(model: Path, artifact: "Artifact", threads: int, tile: "Tile") -> Iter
 
 
 def _torch_eager(artifact: "Artifact", threads: int, tile: "Tile") -> Callable[[], object] | None:
-    """The same graph in torch, with random weights: they cost as much as trained ones."""
+    """The same graph in torch with random weights, which are as fast as trained ones."""
     try:
         import torch
     except ModuleNotFoundError:
@@ -140,7 +161,7 @@ def _torch_eager(artifact: "Artifact", threads: int, tile: "Tile") -> Callable[[
 
 
 def multiply_adds(artifact: "Artifact") -> float | None:
-    """Of all convolutions, a pixel of the tile; None without torch."""
+    """Multiply-adds of all convolutions per pixel of the tile; None without torch."""
     try:
         import torch
     except ModuleNotFoundError:
@@ -155,7 +176,7 @@ def multiply_adds(artifact: "Artifact") -> float | None:
         total += output.numel() * layer.weight[0].numel()
 
     side = 8 * artifact.multiple
-    with torch.device("meta"):  # shapes alone: nothing is computed
+    with torch.device("meta"):  # only shapes: nothing is computed
         network = build(artifact.layout).eval()
         for layer in network.modules():
             if isinstance(layer, torch.nn.Conv2d):
@@ -165,7 +186,7 @@ def multiply_adds(artifact: "Artifact") -> float | None:
 
 
 def peak_multiply_adds(threads: int, side: int = 1536) -> float:
-    """A second, in fp32: the best of a few large matrix products."""
+    """Multiply-adds per second in fp32: the best of a few large matrix products."""
     import numpy as np
 
     one = np.random.default_rng(0).random((side, side), np.float32)
@@ -187,8 +208,14 @@ def peak_multiply_adds(threads: int, side: int = 1536) -> float:
 
 
 def _ratio(base: list[float] | None, taken: list[float]) -> float | None:
-    """The median over the rounds of how many times as fast."""
+    """The speed relative to `base`: median over the rounds."""
     return None if base is None else statistics.median(a / b for a, b in zip(base, taken, strict=True))
+
+
+def _jpegs(paths: list[Path] | None, width: int, height: int) -> list[bytes]:
+    from uepnet.bench.load import drawn_image, read_body
+
+    return [read_body(path) for path in paths] if paths else [drawn_image(f"{width}x{height}")]
 
 
 @contextmanager
@@ -198,10 +225,10 @@ def _given(model: Path) -> Iterator[Path]:
 
 @contextmanager
 def _untrained(encoder: str) -> Iterator[Path]:
-    """A model directory with a network of this kind that was never trained: good for timing alone."""
+    """A model directory with an untrained network of this encoder, for timing only."""
     import tempfile
 
-    from uepnet.training.untrained import untrained_model
+    from uepnet.bench.untrained_model import untrained_model
 
     with tempfile.TemporaryDirectory() as folder:
         yield untrained_model(Path(folder), encoder)

@@ -1,9 +1,10 @@
-"""`uepnet bench service`: what the service costs on top of the model, and how fair it is.
+"""`uepnet bench service`: the overhead of the service over the bare model, and its fairness.
 
-Four questions. Throughput: images a second through HTTP with 8 clients, against a bare loop over the same files
-with the same runtime, in turns, as the median ratio of several rounds. Busy: the share of time that a device is at
-work which only sleeps 5 ms a batch. Fairness: how long one-tile images take while another client sends 40-tile ones.
-Video: what `uepnet video` gets out of a server against what `uepnet bench load` does, also in turns (`video.py`).
+Five measurements. Throughput: images per second through HTTP with 8 clients, divided by those of a bare loop over the
+same files with the same runtime; alternating rounds, median ratio. Busy: how much of the time a device is busy that
+only sleeps 5 ms per batch. Host: how many JPEGs of 1920x1080 one core feeds to a device that takes 2 ms per tile,
+from the CPU seconds of the service. Fairness: latency of one-tile images while another client sends images of 40 tiles.
+Video: throughput of `uepnet video` on a server, divided by that of `uepnet bench load`, also alternating (`video.py`).
 """
 
 import argparse
@@ -20,26 +21,44 @@ from uepnet.bench.load import within
 if TYPE_CHECKING:
     import httpx
 
-    from uepnet.model.count import Counter
+    from uepnet.model.counter import Counter
 
-QUESTIONS = ("throughput", "busy", "fairness", "video")
+QUESTIONS = ("throughput", "busy", "fairness", "host", "video")
 EXAMPLES = """examples:
-  uepnet bench service                              the bundled model, drawn images
+  uepnet bench service                              the bundled model, generated images
   uepnet bench service --images photos/*.jpg --only throughput --rounds 7
   uepnet bench service --json > service.json"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Measure what the service adds to the bare model: throughput, idle time, fairness, video."
+    parser.description = (
+        "Measure the overhead of the service over the bare model: throughput, idle time, fairness, video."
+    )
     parser.epilog = EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--model", type=Path, metavar="DIR", help="a model directory; without it the bundled model")
-    parser.add_argument("--images", type=Path, nargs="+", metavar="FILE", help="without it drawn ones of 1024x768")
-    parser.add_argument("--only", choices=QUESTIONS, nargs="+", default=QUESTIONS, help="which questions (all)")
-    parser.add_argument("--clients", type=within(1, 1024, int), default=8, help="at the same time (default: 8)")
-    parser.add_argument("--seconds", type=within(0.1, 3600), default=10.0, help="of each round (default: 10)")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="model directory (default: the bundled model)")
     parser.add_argument(
-        "--rounds", type=within(1, 1000, int), default=5, help="of the throughput and the video (default: 5)"
+        "--images", type=Path, nargs="+", metavar="FILE", help="images to count (default: generated, 1024x768)"
+    )
+    parser.add_argument(
+        "--only", choices=QUESTIONS, nargs="+", default=QUESTIONS, help="measurements to make (default: all)"
+    )
+    parser.add_argument(
+        "--clients", type=within(1, 1024, int), default=8, metavar="N", help="concurrent clients (default: 8)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=within(0.1, 3600),
+        default=10.0,
+        metavar="SECONDS",
+        help="duration of each round (default: 10)",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=within(1, 1000, int),
+        default=5,
+        metavar="N",
+        help="rounds of throughput and video (default: 5)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON: {machine, rows}")
 
@@ -56,11 +75,12 @@ def run(args: argparse.Namespace) -> int:
         "throughput": throughput,
         "busy": busy,
         "fairness": fairness,
+        "host": host,
         "video": video,
     }
     images = _images(args.images)
     rows: list[dict[str, Any]] = []
-    with Console(stderr=True).status("") as status:  # shown on a terminal alone: this takes minutes
+    with Console(stderr=True).status("") as status:  # shown only on a terminal: this takes minutes
         for question in args.only:
             status.update(f"measuring {question} ({len(rows) + 1} of {len(args.only)})")
             rows.append({"question": question, **measures[question](args, images)})
@@ -73,9 +93,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def throughput(args: argparse.Namespace, images: list[bytes]) -> dict[str, Any]:
-    """Rounds in turns, so that a machine that slows down slows both."""
+    """Alternating rounds, so that a machine that slows down affects both."""
     from uepnet.bench.served import served
-    from uepnet.model.count import Counter
+    from uepnet.model.counter import Counter
 
     counter = Counter(args.model)
     counter.count(images[0])
@@ -83,12 +103,12 @@ def throughput(args: argparse.Namespace, images: list[bytes]) -> dict[str, Any]:
     with served(args.model) as url:
         for _ in range(args.rounds):
             bare = _bare(counter, images, args.seconds)
-            pairs.append((bare, asyncio.run(_closed(url, images, args.clients, args.seconds))["per_second"]))
+            pairs.append((bare, asyncio.run(closed_loop(url, images, args.clients, args.seconds))["per_second"]))
     return {**compared(pairs, "bare", "service"), "clients": args.clients}
 
 
 def compared(pairs: Sequence[tuple[float, float]], base: str, other: str) -> dict[str, Any]:
-    """Rounds of two rates, taken in turns: their medians, and the median of each round's ratio."""
+    """Alternating rounds of two rates: the median of each, and the median of their ratios."""
     ratios = [rate / reference for reference, rate in pairs]
     return {
         f"{base}_per_second": round(statistics.median(reference for reference, _ in pairs), 3),
@@ -99,25 +119,25 @@ def compared(pairs: Sequence[tuple[float, float]], base: str, other: str) -> dic
 
 
 def busy(args: argparse.Namespace, images: list[bytes]) -> dict[str, Any]:
-    """With small images: at 200 a second the device is to be the bottleneck, not the decoder."""
+    """Small images, so that the device is the bottleneck at 200 images per second and not the decoder."""
     from uepnet.bench.load import drawn_image
     from uepnet.bench.served import served
 
     images = [drawn_image("320x240")]
     with served(args.model, sleep_seconds=0.005) as url:
-        asyncio.run(_closed(url, images, args.clients, min(2.0, args.seconds)))
+        asyncio.run(closed_loop(url, images, args.clients, min(2.0, args.seconds)))
         before, started = _device_seconds(url), time.perf_counter()
-        row = asyncio.run(_closed(url, images, args.clients, args.seconds))
+        row = asyncio.run(closed_loop(url, images, args.clients, args.seconds))
         share = (_device_seconds(url) - before) / (time.perf_counter() - started)
     return {"busy_share": round(share, 3), "per_second": row["per_second"], "clients": args.clients}
 
 
 def fairness(args: argparse.Namespace, images: list[bytes]) -> dict[str, Any]:
-    """The limit: three tiles' time on top of the one-tile image's median without company."""
+    """Latency of one-tile images beside large ones; the limit is the median alone plus the time of three tiles."""
     import numpy as np
 
     from uepnet.bench.served import served
-    from uepnet.model.count import Counter
+    from uepnet.model.counter import Counter
 
     counter = Counter(args.model)
     tile = counter.artifact.tiling.tile
@@ -127,7 +147,7 @@ def fairness(args: argparse.Namespace, images: list[bytes]) -> dict[str, Any]:
     tile_seconds = statistics.median(times)
     small, large, tiles = _small_and_large(counter)
     with served(args.model) as url:
-        alone = asyncio.run(_closed(url, [small], 1, args.seconds))["latency_ms"]
+        alone = asyncio.run(closed_loop(url, [small], 1, args.seconds))["latency_ms"]
         beside = asyncio.run(_beside(url, small, large, 3 * args.seconds))["latency_ms"]
     return {
         "tile_ms": round(1000 * tile_seconds, 1),
@@ -139,6 +159,33 @@ def fairness(args: argparse.Namespace, images: list[bytes]) -> dict[str, Any]:
     }
 
 
+def host(args: argparse.Namespace, images: list[bytes]) -> dict[str, Any]:
+    """Decoding, resizing, cutting, stitching, JSON and HTTP: all but the network. Other load hardly matters.
+
+    The CPU seconds are those of the service and of its decoding processes. The device finds a crowd in the lower half
+    of every tile (`SleepingRuntime`): otherwise a model that chooses its scales would look once, at a small image.
+    """
+    from uepnet.bench.load import drawn_image
+    from uepnet.bench.processes import usage
+    from uepnet.bench.served import service_process
+
+    images = [drawn_image("1920x1080")]
+    with service_process(args.model, sleep_seconds=0.002, crowded=True) as (url, pid):
+        asyncio.run(closed_loop(url, images, args.clients, min(2.0, args.seconds)))
+        before, tiles = usage(pid).cpu_seconds, _metric(url, "uepnet_batch_seconds_count")
+        row = asyncio.run(closed_loop(url, images, args.clients, args.seconds))
+        spent, tiles = usage(pid).cpu_seconds - before, _metric(url, "uepnet_batch_seconds_count") - tiles
+    return {
+        "image": "1920x1080",
+        "tile_ms": 2,
+        "tiles_per_image": round(tiles / max(1, row["ok"]), 1),
+        "per_second": row["per_second"],
+        "cpu_ms_per_image": round(1000 * spent / max(1, row["ok"]), 2),
+        "per_second_and_core": round(row["ok"] / spent, 2) if spent else None,
+        "clients": args.clients,
+    }
+
+
 def _bare(counter: "Counter", images: Sequence[bytes], seconds: float) -> float:
     started, number = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
@@ -147,7 +194,7 @@ def _bare(counter: "Counter", images: Sequence[bytes], seconds: float) -> float:
     return number / (time.perf_counter() - started)
 
 
-async def _closed(url: str, images: Sequence[bytes], clients: int, seconds: float) -> dict[str, Any]:
+async def closed_loop(url: str, images: Sequence[bytes], clients: int, seconds: float) -> dict[str, Any]:
     import httpx
 
     from uepnet.bench.traffic import closed
@@ -191,10 +238,14 @@ def _sender(http: "httpx.AsyncClient", images: Sequence[bytes]) -> Callable[[], 
 
 def _device_seconds(url: str) -> float:
     """How long the device has been at work so far."""
+    return _metric(url, "uepnet_batch_seconds_sum")
+
+
+def _metric(url: str, name: str) -> float:
     import httpx
 
     lines = httpx.get(f"{url}/metrics", timeout=30).text.splitlines()
-    return float(next(line.split()[1] for line in lines if line.startswith("uepnet_batch_seconds_sum ")))
+    return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
 
 
 def _small_and_large(counter: "Counter") -> tuple[bytes, bytes, int]:
@@ -205,7 +256,9 @@ def _small_and_large(counter: "Counter") -> tuple[bytes, bytes, int]:
     tiling, scale = counter.artifact.tiling, counter.artifact.scale
     stride = tiling.tile - 2 * tiling.halo
     width, height = 7 * stride + tiling.tile, 4 * stride + tiling.tile
-    tiles = len(windows(width, height, tiling.tile, tiling.halo)) * (2 if counter.artifact.mirror else 1)
+    tiles = len(windows(width, height, tiling.tile, tiling.halo, counter.artifact.cell, counter.artifact.multiple)) * (
+        2 if counter.artifact.mirror else 1
+    )
     sides = [int(side / scale) for side in (tiling.tile, width, height)]
     return drawn_image(f"{sides[0]}x{sides[0]}"), drawn_image(f"{sides[1]}x{sides[2]}"), tiles
 

@@ -1,8 +1,8 @@
-"""Two kinds of traffic against anything that answers, and what they measured.
+"""Two kinds of load for any service, and their measurements.
 
-Closed: a fixed number of senders, each waiting for its answer before it asks again; shows how much a service can do.
-Open: requests arrive at a rate, whether or not earlier ones were answered, as cameras send them; shows what users
-feel. Latency counts from when a request was due, not from when it got sent: a service that stalls cannot hide it.
+Closed loop: a fixed number of senders, each waiting for an answer before sending again; measures maximum throughput.
+Open loop: requests are sent at a rate, whether or not earlier ones were answered, like cameras do; measures the
+latency that users see, from the time when a request was due, so that a stalled service cannot hide its delay.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Send = Callable[[], Awaitable[int]]  # sends one request, answers its HTTP status; 0 where nobody answered
+Send = Callable[[], Awaitable[int]]  # sends one request, returns the HTTP status; 0 without an answer
 PERCENTILES = (50, 90, 95, 99)
 REJECTED = (408, 429, 503)
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came back; only good answers have a latency, since a refusal is quick."""
+    """The answers; latency is recorded only for successful ones, because a refusal is quick."""
 
     mode: Literal["closed", "open"]
-    load: float  # senders, or requests a second
+    load: float  # senders, or requests per second
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
-    dropped: int = 0  # due, but never sent: too many were under way
+    dropped: int = 0  # due but not sent: too many were in flight
 
     def note(self, status: int, latency: float) -> None:
         self.statuses[status] += 1
@@ -54,7 +54,7 @@ class Tally:
 
 
 def percentile(ordered: list[float], level: float) -> float | None:
-    """Nearest rank: a latency that did occur. None where there is none."""
+    """The percentile by nearest rank, which is a latency that occurred; None without latencies."""
     if not ordered:
         return None
     return ordered[max(0, math.ceil(len(ordered) * level / 100) - 1)]
@@ -73,7 +73,7 @@ async def closed(send: Send, senders: int, seconds: float) -> Tally:
             status = await send()
             tally.note(status, time.perf_counter() - sent)
             if status in (0, 429, 503):
-                await asyncio.sleep(0.05)  # a refused sender that asks at once would only measure refusals
+                await asyncio.sleep(0.05)  # a refused sender that retries at once would only measure refusals
 
     await asyncio.gather(*(ask_again_and_again() for _ in range(senders)))
     tally.seconds = time.perf_counter() - started
@@ -81,7 +81,7 @@ async def closed(send: Send, senders: int, seconds: float) -> Tally:
 
 
 async def arriving(send: Send, rate: float, seconds: float, max_in_flight: int, seed: int = 0) -> Tally:
-    """Open loop with random (Poisson) arrivals, the same ones at each run; past max_in_flight they are dropped."""
+    """Open loop with Poisson arrivals, the same in every run; arrivals beyond max_in_flight are dropped."""
     tally = Tally("open", rate)
     gaps = random.Random(seed)
     under_way: set[asyncio.Task[None]] = set()

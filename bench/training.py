@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from uepnet.training.dataset import Sample
+    from uepnet.training.data.dataset import Sample
 
     Points = NDArray[np.float64]
 
@@ -25,13 +25,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
   uepnet bench training --dataset shanghaitech-b --root ShanghaiTech --steps 10
 
 Without a data set, crowds are generated."""
-    parser.add_argument("--dataset", help="a data set to load tiles from")
-    parser.add_argument("--root", help="its folder")
-    parser.add_argument("--fold", type=int, help="1 to 5, for ucf-cc-50")
-    parser.add_argument("--steps", type=int, default=5, help="steps to measure (5)")
-    parser.add_argument("--batch", type=int, default=8, help="tiles of 256x256 a step (8)")
-    parser.add_argument("--people", type=int, default=1000, help="people in the picture for the targets' row (1000)")
-    parser.add_argument("--threads", type=int, default=0, help="threads of the network (all)")
+    parser.add_argument("--dataset", metavar="NAME", help="data set to load tiles from (default: generated crowds)")
+    parser.add_argument("--root", metavar="DIR", help="folder of the data set")
+    parser.add_argument("--fold", type=int, metavar="N", help="fold of ucf-cc-50, 1 to 5")
+    parser.add_argument("--steps", type=int, default=5, metavar="N", help="steps to measure (default: 5)")
+    parser.add_argument("--batch", type=int, default=8, metavar="N", help="tiles of 256x256 per step (default: 8)")
+    parser.add_argument(
+        "--people", type=int, default=1000, metavar="N", help="people in the image of the row `targets` (default: 1000)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=0,
+        metavar="N",
+        help="CPU threads of the network; 0 for one per core (default: 0)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -55,13 +63,13 @@ def _step_row(args: argparse.Namespace, folder: Path) -> dict[str, str | float]:
     import torch
 
     from uepnet.model.artifact import Layout
+    from uepnet.model.device import available_cores
     from uepnet.model.network import build
-    from uepnet.training.augment import Augment
-    from uepnet.training.batches import Tiles
-    from uepnet.training.config import threads_available
-    from uepnet.training.graph import normalise
+    from uepnet.training.data.augment import Augment
+    from uepnet.training.data.batches import Tiles
+    from uepnet.training.inference_graph import normalise
 
-    torch.set_num_threads(args.threads or threads_available())
+    torch.set_num_threads(args.threads or available_cores())
     tiles = Tiles(_samples(args, folder), Augment(256, scale=(0.5, 1.5), jitter=0.2), 8, (127, 127, 127), seed=0)
     network = build(Layout(encoder="efficientnet-lite0", width=128, classes=(25, 26)))
     network = network.to(memory_format=torch.channels_last)
@@ -93,11 +101,11 @@ def _targets_row(people: int) -> dict[str, str | float]:
     import numpy as np
     from scipy.ndimage import gaussian_filter
 
-    from uepnet.training.targets import Kernel, local_counts
+    from uepnet.training.data.targets import Kernel, local_counts
 
     points = np.random.default_rng(0).uniform((0, 0), (1024, 768), (people, 2))
     sigmas = Kernel().sigmas(points, 1024, 768)
-    closed = _seconds(lambda: local_counts(points, sigmas, (1024, 768)), 10)
+    closed = _seconds(lambda: local_counts(points, sigmas, (1024, 768), 8), 10)
     few = 10  # filtering is measured on a few people: it costs the same for each
 
     def filtered() -> None:
@@ -128,10 +136,10 @@ def _samples(args: argparse.Namespace, folder: Path) -> "list[Sample]":
     import numpy as np
     from PIL import Image
 
-    from uepnet.training.dataset import Sample
+    from uepnet.training.data.dataset import Sample
 
     if args.dataset and args.root:
-        from uepnet.commands.sources import samples_of
+        from uepnet.commands.shared.sources import samples_of
 
         return samples_of(args, "train")
     rng = np.random.default_rng(0)

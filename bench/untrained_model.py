@@ -1,4 +1,4 @@
-"""A model directory around a network that was never trained: it counts nonsense at the true speed."""
+"""A model directory with an untrained network: its counts are meaningless, its speed is real."""
 
 import hashlib
 from pathlib import Path
@@ -9,15 +9,16 @@ import torch
 from uepnet.model.artifact import Artifact, Head, Layout, ModelFile, Precision
 from uepnet.model.network import build
 from uepnet.training.config import NORMALISATION, WIDTH
-from uepnet.training.export import file_name, folded, to_onnx
+from uepnet.training.onnx_graph import folded, to_onnx
 from uepnet.training.parity import Probe
 from uepnet.training.quantise import quantise_blindly
+from uepnet.training.workbench import file_name
 
 CLASSES = 25
 
 
 def untrained_model(folder: Path, encoder: str) -> Path:
-    """fp32 and int8 with the paper's 25 and 26 classes."""
+    """fp32 and int8 files with 25 and 26 classes, as in the paper."""
     borders = tuple(0.1 * step for step in range(1, CLASSES + 1))
     heads = tuple(Head(borders=borders[:number], proxies=(0.0, *borders[:number])) for number in (24, 25))
     artifact = Artifact(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    from uepnet.model.count import Tile
 
 FRAMES_PER_SECOND = 25
 
@@ -21,12 +21,12 @@ def video(args: argparse.Namespace, images: Sequence[bytes]) -> dict[str, Any]:
     from uepnet.bench.service import compared
 
     frames = _of_one_size(images)
-    bodies = [_jpeg(frame) for frame in frames]
+    bodies = [as_jpeg(frame) for frame in frames]
     pairs = []
     with served(args.model) as url, tempfile.TemporaryDirectory() as folder:
         warm = _loaded_per_second(url, bodies, args.clients, args.seconds)
         path = Path(folder) / "frames.mp4"
-        _write(path, frames, max(2 * args.clients, round(warm * args.seconds)))
+        write_video(path, frames, max(2 * args.clients, round(warm * args.seconds)))
         for _ in range(args.rounds):
             load = _loaded_per_second(url, bodies, args.clients, args.seconds)
             pairs.append((load, _counted_per_second(path, url, args.clients)))
@@ -46,11 +46,11 @@ def _loaded_per_second(url: str, bodies: Sequence[bytes], senders: int, seconds:
 
 def _counted_per_second(path: Path, url: str, in_flight: int) -> float:
     """As `uepnet video PATH --server URL --in-flight N` counts, without its start."""
-    from uepnet.service.backends import OverServer
-    from uepnet.service.client import Client
-    from uepnet.service.frames import Choice, VideoFile
-    from uepnet.service.recording import Recording
-    from uepnet.service.video import Job, Summary
+    from uepnet.client.backends import OverServer
+    from uepnet.client.client import Client
+    from uepnet.video.frames import Choice, VideoFile
+    from uepnet.video.pipeline import Job, Summary
+    from uepnet.video.recording import Recording
 
     with Client(url) as client:
         recording, summary = Recording(path.with_suffix(".jsonl"), overwrite=True), Summary()
@@ -62,31 +62,33 @@ def _counted_per_second(path: Path, url: str, in_flight: int) -> float:
     return summary.counted / elapsed_seconds
 
 
-def _of_one_size(images: Sequence[bytes]) -> "list[Image]":
+def _of_one_size(images: Sequence[bytes]) -> "list[Tile]":
+    import numpy as np
     from PIL import Image, ImageOps
 
     from uepnet.model.image import load_image
 
     pictures = [Image.fromarray(load_image(image)) for image in images]
     size = (pictures[0].width // 2 * 2, pictures[0].height // 2 * 2)  # a video's sides are even
-    return [ImageOps.fit(picture, size) for picture in pictures]
+    return [np.asarray(ImageOps.fit(picture, size)) for picture in pictures]
 
 
-def _jpeg(frame: "Image") -> bytes:
+def as_jpeg(frame: "Tile") -> bytes:
+    from PIL import Image
+
     file = io.BytesIO()
-    frame.save(file, "JPEG", quality=90)
+    Image.fromarray(frame).save(file, "JPEG", quality=90)
     return file.getvalue()
 
 
-def _write(path: Path, frames: "Sequence[Image]", number: int) -> None:
+def write_video(path: Path, frames: "Sequence[Tile]", number: int) -> None:
     """An MP4 of so many frames, those given in turn."""
     import av
-    import numpy as np
 
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=FRAMES_PER_SECOND)
-        stream.width, stream.height = frames[0].size
+        stream.height, stream.width = frames[0].shape[:2]
         stream.pix_fmt, stream.bit_rate = "yuv420p", 8_000_000
         for index in range(number):
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.asarray(frames[index % len(frames)]))))
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frames[index % len(frames)])))
         container.mux(stream.encode())

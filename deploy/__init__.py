@@ -1,1 +1,1 @@
-"""What operations runs: containers, monitoring, replicas over many machines."""
+"""Deployment: monitoring files, a smoke test, and replicas over many machines."""

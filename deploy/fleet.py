@@ -1,4 +1,4 @@
-"""Many replicas as one: their metrics side by side, and the newest count of each camera."""
+"""Several replicas seen as one: all their metrics, and the newest count of each camera."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,16 +9,16 @@ from prometheus_client.registry import Collector
 from uepnet.service.schemas import Camera
 
 
-class Report(NamedTuple):
-    """What one replica tells the one that was asked."""
+class ReplicaReport(NamedTuple):
+    """What a replica sends to the replica that answers a request."""
 
     replica: str
     families: list[Metric]
     cameras: list[Camera]
 
 
-def newer(reports: Sequence[Report], known: Sequence[Camera]) -> list[Camera]:
-    """What the reports know better than we do: cameras that are new to us, or that were counted later."""
+def newer(reports: Sequence[ReplicaReport], known: Sequence[Camera]) -> list[Camera]:
+    """Cameras whose reported count is newer than the known one, or that are not known yet."""
     newest = {camera.camera: camera for camera in known}
     for report in reports:
         for camera in report.cameras:
@@ -28,8 +28,8 @@ def newer(reports: Sequence[Report], known: Sequence[Camera]) -> list[Camera]:
     return [camera for camera in newest.values() if camera.time != ours.get(camera.camera)]
 
 
-def metrics_text(reports: Sequence[Report], cameras: Sequence[Metric]) -> bytes:
-    """All replicas' series with the label `replica`; what is known of cameras once, without it."""
+def metrics_text(reports: Sequence[ReplicaReport], cameras: Sequence[Metric]) -> bytes:
+    """The metrics of all replicas with the label `replica`; those of cameras once, without it."""
     once = {family.name for family in cameras}
     merged: dict[str, Metric] = {}
     for report in reports:

@@ -1,6 +1,6 @@
 """Print the requirements of some extras, without uepnet itself: `requirements.py serve cpu > requirements.txt`.
 
-For the Dockerfile: dependencies that are installed apart from the code make a layer that outlives a release.
+For the Dockerfile: dependencies installed apart from the code form a layer that a new release does not change.
 """
 
 import sys

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from servers import Running, encoded, grey, running
-from toy import toy_model
+from support.servers import Running, encoded, grey, running
+from support.toy import toy_model
 
 from uepnet.bench import load
 from uepnet.model.errors import InputError
@@ -86,6 +86,17 @@ def test_a_missing_image_is_said_in_one_sentence(tmp_path: Path) -> None:
 def test_a_plot_that_cannot_be_written_is_refused_before_measuring(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="--plot"):
         load.run(parse("http://127.0.0.1:9", "--plot", str(tmp_path / name)))
+
+
+def test_a_plot_is_never_drawn_over_an_image_that_is_sent_nor_over_another_file(tmp_path: Path) -> None:
+    picture = tmp_path / "crowd.png"
+    picture.write_bytes(b"kept")
+    plot = ("--plot", str(picture))
+    with pytest.raises(InputError, match=r"exists: .*--overwrite"):
+        load.run(parse("http://127.0.0.1:9", *plot))
+    with pytest.raises(InputError, match="is an input"):
+        load.run(parse("http://127.0.0.1:9", *plot, "--overwrite", "--images", str(picture)))
+    assert picture.read_bytes() == b"kept"
 
 
 @pytest.mark.parametrize("size", ["big", "64", "0x64", "64x99999"])

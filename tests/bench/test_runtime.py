@@ -1,19 +1,20 @@
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from toy import toy_model
+from support.toy import toy_model
 
 from uepnet.bench.pictures import drawn, pictures
 from uepnet.bench.runtime import backends, multiply_adds, peak_multiply_adds
 from uepnet.bench.tiles import sizes
+from uepnet.bench.untrained_model import untrained_model
 from uepnet.cli import main
-from uepnet.model.artifact import Layout
+from uepnet.model.artifact import Layout, Scales
 from uepnet.model.runtime import Runtime
-from uepnet.training.untrained import untrained_model
 
 
 def test_the_papers_network_takes_434_thousand_multiply_adds_a_pixel(tmp_path: Path) -> None:
@@ -81,3 +82,24 @@ def test_tables_are_shown_without_json(tmp_path: Path, capsys: pytest.CaptureFix
     model = toy_model(tmp_path)
     assert main(["bench", "runtime", "--model", str(model), "--only", "size", "--budget", "0"]) == 0
     assert "256x256" in capsys.readouterr().out
+
+
+def test_engines_are_compared_from_jpeg_to_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = toy_model(tmp_path, "expectation", precisions=("fp32", "int8"))
+    assert main(["bench", "runtime", "--model", str(model), "--only", "count", "--rounds", "2", "--json"]) == 0
+    rows = {row["way"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert {"onnxruntime fp32", "onnxruntime int8", "onnxruntime int8, memory not kept"} <= set(rows)
+    assert rows["onnxruntime fp32"]["times_fp32"] == 1 and rows["onnxruntime fp32"]["count_difference"] == 0
+    assert all(row["seconds"] > 0 and row["count_difference"] < 0.01 for row in rows.values())
+    assert rows["onnxruntime int8"]["from_onnxruntime"] is None
+    if find_spec("openvino") is not None:
+        assert rows["openvino int8"]["worst_from_onnxruntime"] < 0.01
+
+
+def test_more_pixels_of_the_same_picture_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = toy_model(tmp_path / "model", "expectation", scales=Scales(first_side=256, crowded=99, beside=99))
+    assert main(["bench", "runtime", "--model", str(model), "--only", "enlarged", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [round(row["megapixels"], 1) for row in rows] == [0.8, 3.1, 7.1, 12.6]
+    assert len({row["megapixels_seen"] for row in rows}) == 1  # nobody is crowded: one pass, whatever the size
+    assert all(row["seconds"] > 0 for row in rows)

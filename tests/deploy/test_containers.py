@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,15 +13,16 @@ from typing import Any
 
 import pytest
 import yaml
-from dockerfile import lineage, read_stages
 from packaging.requirements import Requirement
-from servers import running
-from toy import toy_model
+from pydantic import ValidationError
+from support.dockerfile import lineage, read_stages
+from support.paths import ROOT
+from support.servers import running
+from support.toy import toy_model
 
 from uepnet.deploy.requirements import requirements
 from uepnet.service.settings import Settings
 
-ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 STAGES = read_stages(ROOT / "Dockerfile")
 TARGETS = ("cpu", "gpu")
@@ -74,13 +76,16 @@ def test_the_environment_of_an_image_is_valid_settings(target: str, monkeypatch:
     for name, value in given.items():
         assert name.removeprefix("UEPNET_").lower() in Settings.model_fields
         monkeypatch.setenv(name, value)
+    with pytest.raises(ValidationError, match="UEPNET_INSECURE=1"):
+        Settings()  # an image listens on all interfaces: it does not start without keys
+    monkeypatch.setenv("UEPNET_API_KEYS", "a-key-of-the-test")
     settings = Settings()
     assert (settings.host, settings.port) == ("0.0.0.0", int(STAGES["base"].all("EXPOSE")[0]))
     assert settings.device == {"cpu": "auto", "gpu": "cuda"}[target]
     assert str(settings.models_dir) == STAGES["base"].all("VOLUME")[0]
 
 
-@pytest.mark.parametrize("extras", [["serve", "cpu"], ["serve", "gpu"]])
+@pytest.mark.parametrize("extras", [["serve", "cpu", "openvino"], ["serve", "gpu"]])
 def test_the_dependency_layer_has_what_the_wheel_will_ask_for(extras: list[str]) -> None:
     asked = [Requirement(text) for text in importlib.metadata.requires("uepnet") or []]
     wanted = {
@@ -134,9 +139,29 @@ def test_a_service_of_the_compose_file_is_shut_in(name: str) -> None:
             assert source in COMPOSE["volumes"]
 
 
-def test_the_service_gets_the_time_it_needs_to_drain() -> None:
-    grace = COMPOSE["services"]["uepnet-cpu"]["stop_grace_period"]
-    assert float(grace.removesuffix("s")) > Settings.model_fields["drain_seconds"].default
+@pytest.mark.parametrize("name", ["uepnet-cpu", "uepnet-gpu"])
+def test_the_service_runs_without_keys_only_behind_a_port_of_this_machine(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = COMPOSE["services"][name]
+    given = {"host": "0.0.0.0", "insecure": service["environment"]["UEPNET_INSECURE"]}
+    default = re.fullmatch(r"\$\{UEPNET_ALLOWED_HOSTS:-(.*)\}", service["environment"]["UEPNET_ALLOWED_HOSTS"])
+    assert default
+    settings = Settings(**given, allowed_hosts=default[1])
+    assert service["networks"]["default"]["aliases"] == list(settings.allowed_hosts)
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_the_service_gets_the_time_it_needs_to_drain_and_the_memory_of_its_settings() -> None:
+    unit = (ROOT / "deploy/systemd/uepnet.service").read_text()
+    given = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
+    settings = Settings()
+    service = COMPOSE["services"]["uepnet-cpu"]
+    for grace in (service["stop_grace_period"].removesuffix("s"), given["TimeoutStopSec"]):
+        assert float(grace) >= settings.drain_seconds + settings.send_seconds + 10
+    assert service["mem_limit"] == "${UEPNET_MEMORY:-8g}"
+    assert given["MemoryMax"] == "8G"
+    assert int(given["LimitNOFILE"]) > 2 * settings.max_connections
 
 
 def test_grafana_is_provisioned_with_the_prometheus_and_the_dashboard_beside_it() -> None:
@@ -147,3 +172,15 @@ def test_grafana_is_provisioned_with_the_prometheus_and_the_dashboard_beside_it(
     assert source["url"] == "http://prometheus:9090" and "prometheus" in COMPOSE["services"]
     (provider,) = yaml.safe_load((provisioning / "dashboards/uepnet.yml").read_text())["providers"]
     assert volumes["./deploy/grafana/dashboards"] == provider["options"]["path"]
+
+
+def test_alerts_reach_the_alertmanager_of_the_compose_file() -> None:
+    service = COMPOSE["services"]["alertmanager"]
+    folder, inside = service["volumes"][0].split(":")[:2]
+    assert f"--config.file={inside}/alertmanager.yml" in service["command"]
+    rules = yaml.safe_load((ROOT / folder / "alertmanager.yml").read_text())
+    receivers = {receiver["name"] for receiver in rules["receivers"]}
+    assert {rules["route"]["receiver"], *(route["receiver"] for route in rules["route"]["routes"])} == receivers
+    scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    ((found,),) = [one["dns_sd_configs"] for one in scraped["alerting"]["alertmanagers"]]
+    assert found["names"] == ["alertmanager"] and service["ports"] == [f"127.0.0.1:{found['port']}:{found['port']}"]

@@ -3,7 +3,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from uepnet.deploy.fleet import Report, metrics_text, newer
+from uepnet.deploy.fleet import ReplicaReport, metrics_text, newer
 from uepnet.service.schemas import Camera, ModelSummary
 
 MODEL = ModelSummary(name="toy", version="1", precision="fp32", device="cpu")
@@ -20,10 +20,10 @@ def people(value: float) -> Metric:
     return family
 
 
-def report(replica: str, ok: int) -> Report:
+def report(replica: str, ok: int) -> ReplicaReport:
     registry = CollectorRegistry()
     Counter("requests", "Requests", ["outcome"], registry=registry).labels("ok").inc(ok)
-    return Report(replica, [*registry.collect(), people(ok)], [])
+    return ReplicaReport(replica, [*registry.collect(), people(ok)], [])
 
 
 def test_metrics_keep_replicas_apart_and_tell_of_a_camera_once() -> None:
@@ -39,12 +39,12 @@ def test_metrics_keep_replicas_apart_and_tell_of_a_camera_once() -> None:
 def test_the_newest_count_of_a_camera_is_taken_over_and_nothing_older() -> None:
     known = [camera("gate", 5), camera("hall", 5)]
     reports = [
-        Report("a", [], [camera("gate", 6), camera("hall", 4)]),
-        Report("b", [], [camera("gate", 7), camera("roof", 1)]),
+        ReplicaReport("a", [], [camera("gate", 6), camera("hall", 4)]),
+        ReplicaReport("b", [], [camera("gate", 7), camera("roof", 1)]),
     ]
     assert newer(reports, known) == [camera("gate", 7), camera("roof", 1)]
 
 
 def test_what_is_known_already_is_not_taken_over_again() -> None:
     known = [camera("gate", 5)]
-    assert newer([Report("a", [], known)], known) == []
+    assert newer([ReplicaReport("a", [], known)], known) == []

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from dockerfile import Stage, lineage, read_stages
-from servers import encoded, eventually, grey
-from toy import toy_model
+from support.dockerfile import Stage, lineage, read_stages
+from support.paths import ROOT
+from support.servers import encoded, eventually, grey
+from support.toy import toy_model
 
 pytestmark = pytest.mark.system
-ROOT = Path(__file__).parents[2]
 STAGES = read_stages(ROOT / "Dockerfile")
 
 
@@ -52,7 +52,7 @@ class Image:
 
     def _run(self, command: str, place: Path) -> None:
         words = [word for word in command.split(" ") if not word.startswith("--mount")]
-        for path in ("/opt/uepnet", "/wheels", "/models"):
+        for path in ("/opt/uepnet", "/wheels", "/models", "/state"):
             words = [word.replace(path, str(self.folder) + path) for word in words]
         (self.folder / "opt").mkdir(exist_ok=True)
         done = subprocess.run(

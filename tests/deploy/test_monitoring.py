@@ -3,17 +3,17 @@
 import itertools
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from support.paths import ROOT
 
-from uepnet.service.cameras import Cameras
+from uepnet.service.cameras.latest import Cameras
 from uepnet.service.metrics import Metrics
 from uepnet.service.settings import Settings
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/dashboards/uepnet.json").read_text())
 RULES: list[dict[str, Any]] = [
     rule

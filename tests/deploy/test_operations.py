@@ -2,18 +2,17 @@
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from dockerfile import read_stages
+from support.dockerfile import read_stages
+from support.paths import ROOT
 
-from uepnet.service.cameras import Cameras
+from uepnet.service.cameras.latest import Cameras
 from uepnet.service.metrics import Metrics
 from uepnet.service.settings import PREFIX, Settings
 
-ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/operations.md").read_text()
 
 
@@ -51,8 +50,12 @@ def test_every_metric_is_listed_with_its_labels_and_no_other() -> None:
     suffix = {"counter": "_total", "info": "_info"}
     families = [family for family in metrics.registry.collect() if family.name.startswith("uepnet_")]
     exported = {family.name + suffix.get(family.type, "") for family in families}
-    listed = set(re.findall(r"^\| `(uepnet_\w+)` \|", section("Metrics"), re.MULTILINE))
-    assert listed == exported
+    listed = set(re.findall(r"`(uepnet_\w+)`", section("Metrics")))
+    assert exported <= listed
+    # The control room adds others once it has a history, alerts and channels: each is named in its code.
+    code = "".join(path.read_text() for path in sorted((ROOT / "service/cameras").glob("*.py")))
+    for name in listed - exported:
+        assert name.removeprefix("uepnet_").removesuffix("_total") in code, name
 
 
 def test_every_alert_is_explained_with_what_to_do() -> None:
@@ -86,9 +89,8 @@ def test_every_target_of_the_dockerfile_has_its_size_stated() -> None:
 
 
 def test_the_capacity_plan_adds_up() -> None:
-    rows = re.findall(
-        r"^\| (?:T4|L4|L40S|H100 SXM) \| (.*) \|$", section("Capacity plan for 10,000 cameras"), re.MULTILINE
-    )
+    plan = (ROOT / "docs/capacity.md").read_text()
+    rows = re.findall(r"^\| (?:T4|L4|L40S|H100 SXM) \| (.*) \|$", plan, re.MULTILINE)
     assert len(rows) == 4
     for row in rows:
         peak, light, light_gpus, vgg, vgg_gpus = (int(cell.replace(",", "")) for cell in row.split(" | "))

@@ -14,11 +14,12 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from servers import Process, encoded, eventually, grey
-from toy import toy_model
+from support.paths import ROOT
+from support.servers import Process, encoded, eventually, grey
+from support.toy import toy_model
 
 pytestmark = pytest.mark.system
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 SHIPPED = DEPLOY / "prometheus"
 ZONES = [
     {"name": "doors", "units": "fractions", "polygon": [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]},

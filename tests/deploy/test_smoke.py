@@ -8,12 +8,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from servers import HeldRuntime, running
-from toy import toy_model
+from support.paths import ROOT
+from support.servers import HeldRuntime, running
+from support.toy import toy_model
 
 from uepnet.service.settings import Settings
 
-SMOKE = Path(__file__).parents[2] / "deploy/smoke"
+SMOKE = ROOT / "deploy/smoke"
 
 
 def smoke(url: str, *words: str, key: str = "") -> subprocess.CompletedProcess[str]:
