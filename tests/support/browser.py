@@ -7,7 +7,8 @@ from selenium import webdriver
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
-from servers import Running, eventually
+
+from support.servers import Running, eventually
 
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -40,7 +41,7 @@ class Page:
     def command(self, name: str, **arguments: Any) -> None:
         self.driver.execute_cdp_cmd(name, arguments)
 
-    def open(self, server: Running, path: str = "/") -> None:
+    def open(self, server: Running, path: str = "/photographs") -> None:
         self.driver.get(server.url + path)
 
     def at(self, identity: str) -> WebElement:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from uepnet.service.recording import read_records
+from uepnet.video.recording import read_records
 
 
 def command(*arguments: object) -> list[str]:

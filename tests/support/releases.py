@@ -179,9 +179,72 @@ def coco(root: Path) -> Truth:
     return truth
 
 
+def cvat(root: Path) -> Truth:
+    """CVAT for images 1.1: a picture with nobody, one with a shape of each kind, one with points alone."""
+    truth: Truth = {}
+    lines = ["<?xml version='1.0' encoding='utf-8'?>", "<annotations><version>1.1</version>"]
+    for number in range(3):
+        name, points = f"{number}.jpg", crowd(number, 3 * number)
+        picture(root / "images" / name, number)
+        truth.setdefault("train", {})[name] = points
+        lines.append(f'<image id="{number}" name="{name}" width="{SIZE[0]}" height="{SIZE[1]}">')
+        boxed, rounded, dots = points[:1], points[1:2], points[2:]
+        for x, y in boxed:
+            lines.append(
+                f'<box label="head" xtl="{x - 2}" ytl="{y - 3}" xbr="{x + 2}" ybr="{y + 3}" z_order="0"></box>'
+            )
+        for x, y in rounded:
+            lines.append(f'<ellipse label="head" cx="{x}" cy="{y}" rx="3" ry="4" rotation="20"/>')
+        if len(dots):
+            pairs = ";".join(f"{x:.2f},{y:.2f}" for x, y in dots)
+            lines.append(f'<points label="head" source="manual" occluded="0" points="{pairs}"></points>')
+        lines.append("</image>")
+    (root / "annotations.xml").write_text("\n".join([*lines, "</annotations>"]))
+    return truth
+
+
+def label_studio(root: Path) -> Truth:
+    """Label Studio JSON: percent of the picture; file names have the prefix that an upload gets."""
+    truth: Truth = {}
+    tasks = []
+    for number in range(3):
+        name, points = f"{number}.jpg", crowd(number, 2 * number)
+        picture(root / "images" / name, number)
+        truth.setdefault("train", {})[f"upload/1/0a1b2c3{number}-{name}"] = points
+        regions = []
+        for index, (x, y) in enumerate(points):
+            place = {"x": 100 * x / SIZE[0], "y": 100 * y / SIZE[1], "width": 0.4, "keypointlabels": ["Head"]}
+            if index == 1:
+                wide, high = 6.0, 8.0
+                corner = {"x": place["x"] - wide / 2, "y": place["y"] - high / 2}
+                place = {**corner, "width": wide, "height": high, "rotation": 0, "rectanglelabels": ["Head"]}
+            regions.append({"original_width": SIZE[0], "original_height": SIZE[1], "image_rotation": 0, "value": place})
+        done = [{"id": 1, "was_cancelled": False, "result": regions}]
+        tasks.append({"id": number, "annotations": done, "data": {"image": f"/data/upload/1/0a1b2c3{number}-{name}"}})
+    (root / "export.json").write_text(json.dumps(tasks))
+    return truth
+
+
+def yolo(root: Path) -> Truth:
+    truth: Truth = {}
+    (root / "data.yaml").parent.mkdir(parents=True, exist_ok=True)
+    (root / "data.yaml").write_text("names:\n  0: person\n  1: dog\n")
+    for split, numbers in {"train": (0, 1, 2), "test": (3,)}.items():
+        for number in numbers:
+            name, points = f"{number}.jpg", crowd(number, number)
+            picture(root / "images" / split / name, number)
+            rows = [f"0 {x / SIZE[0]} {y / SIZE[1]} 0.1 0.1\n" for x, y in points]
+            path = root / "labels" / split / f"{number}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(rows))
+            truth.setdefault(split, {})[name] = points
+    return truth
+
+
 def table(root: Path, images: int = 3) -> Truth:
     """points.csv beside a folder of pictures; the first has nobody in it."""
     truth = {f"{number}.png": crowd(number, number) for number in range(images)}
+    root.mkdir(parents=True, exist_ok=True)
     with (root / "points.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["image", "x", "y"])
@@ -203,4 +266,7 @@ RELEASES: dict[str, Callable[[Path], Truth]] = {
     "list": listed,
     "coco": coco,
     "csv": table,
+    "cvat": cvat,
+    "label-studio": label_studio,
+    "yolo": yolo,
 }

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from scipy.io import savemat
 
-from uepnet.training import drawn
+from uepnet.training.data import synthetic
 
 
 def scene(rng: np.random.Generator, people: int, width: int = 160, height: int = 128) -> tuple[Image.Image, np.ndarray]:
@@ -51,7 +51,7 @@ def starting_weights(path: Path, width: int = 16) -> Path:
 
 def crowd(seed: int, width: int = 640, height: int = 480, rows: int = 22) -> tuple[Image.Image, int]:
     """A drawn crowd and its number; the bundled model was trained on others (seeds 0 to 31)."""
-    picture, points = drawn.crowd(np.random.default_rng(seed), width, height, rows)
+    picture, points = synthetic.crowd(np.random.default_rng(seed), width, height, rows)
     return Image.fromarray(picture), len(points)
 
 

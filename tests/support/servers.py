@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,20 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from support.waiting import SOON, eventually
 from uepnet.model.decode import Maps
 from uepnet.model.runtime import Runtime
-from uepnet.service.engine import ServedRuntime
-from uepnet.service.server import Server, bind
+from uepnet.service.core.loaded_model import InferenceRuntime
+from uepnet.service.http.server import HttpServer, bind
 from uepnet.service.settings import Settings
-
-SOON = 60.0
-
-
-def eventually(condition: Callable[[], object], seconds: float = SOON) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "did not happen in time"
-        time.sleep(0.005)
 
 
 def encoded(array: NDArray[np.uint8], kind: str = "PNG") -> bytes:
@@ -45,29 +36,27 @@ def grey(width: int, height: int, value: int = 255) -> NDArray[np.uint8]:
 
 
 @contextmanager
-def running(settings: Settings, runtime: ServedRuntime | None = None, ready: bool = True) -> Iterator["Running"]:
+def running(settings: Settings, runtime: InferenceRuntime | None = None, ready: bool = True) -> Iterator["Running"]:
     """A server in a thread of this process."""
     listener = bind(settings)
     port = listener.getsockname()[1]
-    server = Server(settings, runtime)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
+    server = HttpServer(settings, runtime)
+    server.start(listener)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SOON) as http:
         eventually(lambda: server.started)
         if ready:
-            eventually(lambda: server.serving.is_ready)
+            eventually(lambda: server.state.is_ready)
         try:
             yield Running(server, http, port)
         finally:
-            server.should_exit = True
-            thread.join(SOON)
-            assert not thread.is_alive(), "the server did not stop"
+            server.stop()
+            assert server.join(SOON), "the server did not stop"
 
 
 class Running:
-    def __init__(self, server: Server, http: httpx.Client, port: int) -> None:
+    def __init__(self, server: HttpServer, http: httpx.Client, port: int) -> None:
         self.server = server
-        self.serving = server.serving
+        self.state = server.state
         self.http = http
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
@@ -77,7 +66,7 @@ class Running:
         return self.http.post("/v1/count", content=content, headers=headers, **options)
 
     def metric(self, name: str, /, **labels: str) -> float:
-        value = self.serving.metrics.registry.get_sample_value(name, labels)
+        value = self.state.metrics.registry.get_sample_value(name, labels)
         assert value is not None, f"no sample {name} {labels}"
         return value
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import HeldRuntime, Process, Running, running
-from toy import toy_model
 
+from support.servers import HeldRuntime, Process, Running, running
+from support.toy import toy_model
 from uepnet.model.artifact import Calibration
-from uepnet.service.engine import ServedRuntime
+from uepnet.service.core.loaded_model import InferenceRuntime
 from uepnet.service.settings import Settings
 
 CALIBRATION = Calibration(level=0.9, low=-0.5, high=0.75, offset=1, power=0.5, images=100)
@@ -24,7 +24,7 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def service(model_dir: Path) -> Iterator[Running]:
     """One server for all tests that leave no trace in it."""
-    with running(Settings(port=0, model=model_dir)) as server:
+    with running(Settings(port=0, model=model_dir, history="off")) as server:
         yield server
 
 
@@ -33,8 +33,8 @@ def serve(model_dir: Path) -> Iterator[Callable[..., Running]]:
     """Servers with settings of the test's own."""
     with ExitStack() as stack:
 
-        def start(runtime: ServedRuntime | None = None, ready: bool = True, **settings: Any) -> Running:
-            chosen = Settings(**{"port": 0, "model": model_dir, **settings})
+        def start(runtime: InferenceRuntime | None = None, ready: bool = True, **settings: Any) -> Running:
+            chosen = Settings(**{"port": 0, "model": model_dir, "history": "off", **settings})
             return stack.enter_context(running(chosen, runtime, ready))
 
         yield start
@@ -54,7 +54,7 @@ def process(model_dir: Path) -> Iterator[Callable[..., Process]]:
     started: list[Process] = []
 
     def start(model: Path | None = model_dir, ready: bool = True, **settings: object) -> Process:
-        started.append(Process(model, **settings))
+        started.append(Process(model, **{"history": "off", **settings}))
         if ready:
             started[-1].wait_until_ready()
         return started[-1]

@@ -6,11 +6,11 @@ import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from servers import encoded
-from videos import numbered
+from support.servers import encoded
+from support.videos import numbered
 
 
-class Camera:
+class CameraStream:
     """Sends numbered frames, over and over; can be cut off and brought back on the same address."""
 
     def __init__(self, frames_per_second: float = 50.0) -> None:

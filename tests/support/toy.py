@@ -5,6 +5,7 @@ keeps the contract (inputs, outputs, metadata, hashes) and looks at each cell al
 """
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from uepnet.model.artifact import (
 )
 
 WHITE_COUNT = 5.0  # people in a white cell
-CELL = 8  # the layout's default
 HEADS = (
     Head(borders=(0.00016, 0.5, 1.5, 3.0), proxies=(0.0, 0.25, 1.0, 2.0, 4.0)),
     Head(borders=(0.00016, 0.25, 1.0, 2.0, 4.0), proxies=(0.0, 0.125, 0.6, 1.5, 3.0, 4.5)),
@@ -52,6 +52,7 @@ def toy_model(
     decoding: Decoding = "argmax",
     version: str = "1",
     precisions: tuple[Precision, ...] = ("fp32",),
+    spoilt: bool = False,
     **fields: Any,
 ) -> Path:
     """Write the model directory and return it; every precision gets the same float graph."""
@@ -59,7 +60,7 @@ def toy_model(
     artifact = toy_artifact(decoding, version, **fields)
     files = {}
     for precision in precisions:
-        content = toy_graph(artifact).SerializeToString()
+        content = toy_graph(artifact, math.nan if spoilt else WHITE_COUNT).SerializeToString()
         path = directory / f"model.{precision}.onnx"
         path.write_bytes(content)
         files[precision] = ModelFile(file=path.name, sha256=hashlib.sha256(content).hexdigest())
@@ -67,13 +68,14 @@ def toy_model(
     return directory
 
 
-def toy_graph(artifact: Artifact) -> onnx.ModelProto:
-    """tiles [n, h, w, 3] -> grey [n, h/8, w/8] -> counts; a class is the number of borders <= the count."""
+def toy_graph(artifact: Artifact, white_count: float = WHITE_COUNT) -> onnx.ModelProto:
+    """tiles [n, h, w, 3] -> grey [n, h/cell, w/cell] -> counts; a class is the number of borders <= the count."""
+    cell = artifact.cell
     nodes = [
         helper.make_node("Cast", ["tiles"], ["pixels"], to=TensorProto.FLOAT),
         helper.make_node("Transpose", ["pixels"], ["planes"], perm=[0, 3, 1, 2]),
         helper.make_node("ReduceMean", ["planes"], ["grey"], axes=[1], keepdims=1),
-        helper.make_node("AveragePool", ["grey"], ["cells"], kernel_shape=[CELL, CELL], strides=[CELL, CELL]),
+        helper.make_node("AveragePool", ["grey"], ["cells"], kernel_shape=[cell, cell], strides=[cell, cell]),
         helper.make_node("Squeeze", ["cells", "axis_1"], ["brightness"]),
         helper.make_node("Mul", ["brightness", "people"], ["counts"]),
         helper.make_node("Unsqueeze", ["counts", "axis_3"], ["column"]),
@@ -81,7 +83,7 @@ def toy_graph(artifact: Artifact) -> onnx.ModelProto:
     constants = [
         helper.make_tensor("axis_1", TensorProto.INT64, [1], [1]),
         helper.make_tensor("axis_3", TensorProto.INT64, [1], [3]),
-        helper.make_tensor("people", TensorProto.FLOAT, [1], [WHITE_COUNT / 255]),
+        helper.make_tensor("people", TensorProto.FLOAT, [1], [white_count / 255]),
         helper.make_tensor("tenth", TensorProto.FLOAT, [1], [0.1]),
     ]
     outputs = []
