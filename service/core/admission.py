@@ -21,7 +21,10 @@ REMEMBERED = 15
 
 
 class Admission:
-    """Counts places and bytes. Thread: places belong to the event loop; the methods for bytes run on any thread."""
+    """Counts places and bytes.
+
+    Thread: places belong to the event loop; `check_wait` and the methods for bytes run on any thread.
+    """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings = settings
@@ -48,13 +51,18 @@ class Admission:
     def check_place(self) -> None:
         """Refuse where a request could not be admitted now, or would wait too long."""
         self.check_draining()
-        wait = self.places_taken * self._seconds_per_request
-        if self.places_taken > 1 and wait > self._settings.max_wait_seconds:
-            self._metrics.reject("full")
-            detail = "More requests are waiting than the service can answer soon; try again in a moment."
-            raise Refused("full", detail, retry_after_seconds=math.ceil(wait - self._settings.max_wait_seconds))
+        if self.places_taken > 1:
+            self.check_wait(self.places_taken * self._seconds_per_request)
         if self.free_places - self._expected < 1:
             self._refuse_full()
+
+    def check_wait(self, seconds: float) -> None:
+        """Refuse who is expected to wait so long for others, where it is too long. Runs on any thread."""
+        too_many = seconds - self._settings.max_wait_seconds
+        if too_many > 0:
+            self._metrics.reject("full")
+            detail = "More requests are waiting than the service can answer soon; try again in a moment."
+            raise Refused("full", detail, retry_after_seconds=math.ceil(too_many))
 
     def admit(self) -> None:
         """Begin with a request that will need places, or refuse it. Once admitted it is finished, also in a drain."""

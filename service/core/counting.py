@@ -76,21 +76,19 @@ class Counting:
         self.metrics.people.inc(count.count)
         return ImageResult(count, self.model, decode_seconds, timing.queue, timing.inference), image
 
-    def slot(self) -> AbstractContextManager[None]:
-        """For work that keeps a core busy: decoding, drawing."""
-        return self.workers.slot(self.job)
+    def drawing(self, pixels: int) -> AbstractContextManager[None]:
+        """For work on the image after it has been counted, which keeps a core busy."""
+        return self.workers.drawing(pixels, self.job)
 
     def pixels(self, content: bytes | bytearray) -> int:
         """How many pixels an image file has, by its header."""
-        with self.slot(), self._noting_too_large():
+        with self._noting_too_large():
             return self.workers.measure(content, self.job)
 
     def _decode(self, content: bytes | bytearray) -> tuple[NDArray[np.uint8], float]:
         """The pixels, and how many seconds decoding took."""
-        with self.slot(), self._noting_too_large():
-            started = time.monotonic()
-            image = self.workers.decode(content, self.job)
-            return image, time.monotonic() - started
+        with self._noting_too_large():
+            return self.workers.decode(content, self.job)
 
     @contextmanager
     def _noting_too_large(self) -> Iterator[None]:

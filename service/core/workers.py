@@ -1,14 +1,15 @@
 """The threads in which admitted requests work.
 
 Every place has a thread of its own (the pool has max_requests threads), so no request waits for a thread behind
-another. Decoding and drawing keep a core busy each, so they take one of a few slots. Decoding happens in processes of
-its own.
+another. Decoding and drawing keep a core busy each, so they take one of a few slots. Which image is next, and who would
+wait too long, follows from what each is expected to take. Decoding happens in processes of its own.
 """
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
@@ -17,9 +18,10 @@ from numpy.typing import NDArray
 from uepnet.model.device import available_cores
 from uepnet.model.errors import Cancelled, InferenceError
 from uepnet.service.core.admission import Admission
+from uepnet.service.core.decode_cost import NO_WORK, CpuWork, WorkCosts, decode_work
 from uepnet.service.core.decoders import DecoderPool
 from uepnet.service.core.loaded_model import LoadedModel
-from uepnet.service.core.slots import Slots
+from uepnet.service.core.slots import CheckWait, Slots, any_wait
 from uepnet.service.core.tile_queue import DeviceJob, expired
 from uepnet.service.errors import Refused
 from uepnet.service.settings import Settings
@@ -28,10 +30,12 @@ T = TypeVar("T")
 
 
 class Workers:
-    """Thread: `start`, `run` and `stop` run on the event loop, `slot`, `decode` and `measure` in a request's thread."""
+    """Thread: `start`, `run` and `stop` on the event loop, `drawing`, `decode` and `measure` in a request's thread."""
 
     def __init__(self, settings: Settings, admission: Admission) -> None:
         self._admission = admission
+        self._max_pixels = settings.max_pixels
+        self._costs = WorkCosts()
         self._pool = ThreadPoolExecutor(settings.max_requests, thread_name_prefix="uepnet-request")
         self.lost = 0  # admitted requests that the end of the service cut off
         self._abandoned: asyncio.Event = asyncio.Event()
@@ -73,10 +77,11 @@ class Workers:
         futures = [loop.run_in_executor(self._pool, work, model, job) for _ in range(places)]
         started, beside, working = loop.time(), self._admission.places_taken, places
 
-        def leave(_: object) -> None:
+        def leave(future: "asyncio.Future[T]") -> None:
             nonlocal working
             working -= 1  # one duration for a request, however many threads it had
-            seconds = loop.time() - started if counts and not working else None
+            refused = future.cancelled() or isinstance(future.exception(), Refused)  # which tells nothing of the next
+            seconds = loop.time() - started if counts and not working and not refused else None
             self._admission.give_back(1, seconds, beside)
             if then is not None and not working:
                 then()
@@ -100,17 +105,35 @@ class Workers:
             if not everyone.done():
                 job.cancel(Cancelled("Nobody waits for the answer any more."))
 
-    def slot(self, job: DeviceJob) -> AbstractContextManager[None]:
-        """One of the few slots for decoding and drawing."""
-        return self._slots.taken(job)
+    @contextmanager
+    def drawing(self, pixels: int, job: DeviceJob) -> Iterator[None]:
+        """A slot for drawing so many pixels. Nobody is refused any more: the image has been counted."""
+        with self._slot(CpuWork("drawing", pixels), job):
+            yield
 
-    def decode(self, content: bytes | bytearray, job: DeviceJob) -> NDArray[np.uint8]:
-        """The pixels [height, width, 3] of an image file; to be called with a slot."""
-        return self._decoders.decode(content, job.check)
+    def decode(self, content: bytes | bytearray, job: DeviceJob) -> tuple[NDArray[np.uint8], float]:
+        """The pixels [height, width, 3] of an image file, and how many seconds decoding took."""
+        work = decode_work(content, self._max_pixels)
+        with self._slot(work, job, self._admission.check_wait):
+            started = time.monotonic()
+            image = self._decoders.decode(content, job.check)
+            return image, time.monotonic() - started
 
     def measure(self, content: bytes | bytearray, job: DeviceJob) -> int:
-        """How many pixels an image file has; to be called with a slot."""
-        return self._decoders.measure(content, job.check)
+        """How many pixels an image file has, by its header."""
+        with self._slot(NO_WORK, job):
+            return self._decoders.measure(content, job.check)
+
+    @contextmanager
+    def _slot(self, work: CpuWork, job: DeviceJob, check_wait: CheckWait = any_wait) -> Iterator[None]:
+        """One of the few slots; notes how long it was held."""
+        with self._slots.taken(job, lambda: self._costs.expected(work), check_wait):
+            started, is_whole = time.monotonic(), False
+            try:
+                yield
+                is_whole = True
+            finally:
+                self._costs.note(work, time.monotonic() - started, is_whole)
 
     def abandon(self) -> None:
         """End all that is still running: each request is answered that the service has ended."""

@@ -79,7 +79,7 @@ async def count(
             result, image = counting.count_bytes(content, zones, masks, decoding)
             if settings is None and wanted != "image/png":
                 return result, b"", None
-            with counting.slot():
+            with counting.drawing(result.count.width * result.count.height if wanted == "image/png" else 0):
                 measured = measure(settings, zones, result.count, image) if settings else None
                 if wanted != "image/png":
                     return result, b"", measured

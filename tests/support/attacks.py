@@ -12,7 +12,7 @@ from functools import cache
 import httpx
 from PIL import Image
 
-from support.bombs import many_scans
+from support.bombs import arithmetic_scans, many_scans
 
 COUNT, INFER = "/v1/count", "/v2/models/uepnet/infer"
 JSON = {"Content-Type": "application/json"}
@@ -31,6 +31,11 @@ def blank(width: int, height: int, kind: str = "PNG", mode: str = "1") -> bytes:
 @cache
 def slow_jpeg(side: int, scans: int) -> bytes:
     return many_scans(side, side, scans)
+
+
+@cache
+def slower_jpeg(side: int, scans: int) -> bytes:
+    return arithmetic_scans(side, side, scans)
 
 
 @cache
@@ -88,13 +93,12 @@ def crowded_batches(url: str, rng: random.Random) -> list[int]:
 
 
 def slow_decoding(url: str, rng: random.Random) -> list[int]:
-    return ask(
-        url, COUNT, slow_jpeg(rng.choice((2000, 7000)), rng.choice((64, 500))), headers={"Content-Type": "image/jpeg"}
-    )
+    content = rng.choice((slow_jpeg, slower_jpeg))(rng.choice((2000, 7000)), rng.choice((64, 500)))
+    return ask(url, COUNT, content, headers={"Content-Type": "image/jpeg"})
 
 
 def senders_that_leave(url: str, rng: random.Random) -> list[int]:
-    content = slow_jpeg(rng.choice((2000, 7000)), 64)
+    content = rng.choice((slow_jpeg, slower_jpeg))(rng.choice((2000, 7000)), 64)
     request = head("Content-Type: image/jpeg", f"Content-Length: {len(content)}") + content
     return raw(url, request[: rng.randrange(1, len(request) + 1)], wait=0.05)
 
