@@ -68,6 +68,11 @@ _UPRIGHT: dict[int, tuple[Image.Transpose | None, bool, int, int]] = {
 }
 STRIP_PIXELS = 2**20
 Shape = tuple[int, int, int]
+Check = Callable[[], None]  # called between the steps of long work; raises when nobody waits for it any more
+
+
+def go_on() -> None:
+    pass
 
 
 def _empty(shape: Shape) -> NDArray[np.uint8]:
@@ -177,9 +182,21 @@ def check_array(image: NDArray[Any]) -> NDArray[np.uint8]:
     return image
 
 
-def encode_png(image: NDArray[np.uint8]) -> bytes:
+class _CheckedFile(io.BytesIO):
+    """Pillow writes a picture in blocks: a check before each ends the writing of a large one."""
+
+    def __init__(self, check: Check) -> None:
+        super().__init__()
+        self._check = check
+
+    def write(self, block: Any) -> int:
+        self._check()
+        return super().write(block)
+
+
+def encode_png(image: NDArray[np.uint8], check: Check = go_on) -> bytes:
     """PNG bytes of an RGB array, with fast compression: photographs gain little from more."""
-    file = io.BytesIO()
+    file = _CheckedFile(check)
     Image.fromarray(image).save(file, "PNG", compress_level=1)
     return file.getvalue()
 
@@ -194,7 +211,9 @@ def _open(file: BinaryIO, max_pixels: int) -> Image.Image:
         raise ImageError(f"The file is not a whole image of a known format ({', '.join(FORMATS)}).") from None
 
 
-def rgb_pixels(image: Image.Image, empty: Callable[[Shape], NDArray[np.uint8]] = _empty) -> NDArray[np.uint8]:
+def rgb_pixels(
+    image: Image.Image, empty: Callable[[Shape], NDArray[np.uint8]] = _empty, check: Check = go_on
+) -> NDArray[np.uint8]:
     """Upright RGB of a loaded image. In strips: at once, each step would take as much memory as the image."""
     _refuse_black(image)
     method, is_turned, down, right = _UPRIGHT[_orientation(image)]
@@ -203,6 +222,7 @@ def rgb_pixels(image: Image.Image, empty: Callable[[Shape], NDArray[np.uint8]] =
     stored = _exchanged(pixels[::down, ::right], is_turned)  # the same memory, in the order of the stored image
     rows = max(1, STRIP_PIXELS // width)
     for top in range(0, height, rows):
+        check()
         strip = _rgb(image if rows >= height else image.crop((0, top, width, min(top + rows, height))))
         place = _exchanged(stored[top : top + rows], is_turned)[::down, ::right]
         place[:] = np.asarray(strip if method is None else strip.transpose(method))

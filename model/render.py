@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from uepnet.model.count import Count
-from uepnet.model.image import STRIP_PIXELS, rgb_pixels
+from uepnet.model.image import STRIP_PIXELS, Check, go_on, rgb_pixels
 from uepnet.model.zones import Zone
 
 Rgb = NDArray[np.uint8]  # [height, width, 3]
@@ -38,39 +38,50 @@ _SOMEONE = 0.004  # people per cell; below it the heat map fades out, as network
 _INK, _QUIET_INK, _PAPER = (240, 240, 240), (178, 178, 184), (24, 24, 28)
 
 
-def heat_map(count_map: NDArray[np.float32], width: int, height: int, cell: int, top: float | None = None) -> Rgb:
+def heat_map(
+    count_map: NDArray[np.float32], width: int, height: int, cell: int, top: float | None = None, check: Check = go_on
+) -> Rgb:
     """People per cell as colours, [height, width, 3]; `top` people are brightest (default: `scale_top`)."""
     colours = _COLOURS[_levels(count_map, top or scale_top(count_map))]
     picture = np.empty((height, width, 3), np.uint8)
     for row, line in enumerate(colours):
+        check()
         picture[row * cell : (row + 1) * cell] = np.repeat(line, cell, axis=0)[:width]
     return picture
 
 
-def overlay(image: Rgb, count: Count, zones: Sequence[Zone] = (), top: float | None = None, label: str = "") -> Rgb:
+def overlay(
+    image: Rgb,
+    count: Count,
+    zones: Sequence[Zone] = (),
+    top: float | None = None,
+    label: str = "",
+    check: Check = go_on,
+) -> Rgb:
     """The image under its heat map, zones with their counts, and a strip below with the count and a legend.
 
     Cells without people are not coloured. The picture is as wide as the image (a very small one is widened) and
     higher by the strip. A video passes a fixed `top`, so that a colour means the same in all its frames, and a
-    `label` for the upper left corner.
+    `label` for the upper left corner. `check` is called between strips.
     """
     top = top or scale_top(count.count_map)
     text_size = min(96, max(13, count.width // 58))
     strip = _strip(count, top, text_size)
     canvas = Image.new("RGB", (max(count.width, strip.width), count.height + strip.height), _PAPER)
-    _paint(canvas, image, count, top)
+    _paint(canvas, image, count, top, check)
     draw = ImageDraw.Draw(canvas)
-    _draw_zones(draw, zones, count, text_size)
+    _draw_zones(draw, zones, count, text_size, check)
     if label:
         _draw_label(draw, label, text_size)
     canvas.paste(strip, (0, count.height))
-    return rgb_pixels(canvas)
+    return rgb_pixels(canvas, check=check)
 
 
-def _paint(canvas: Image.Image, image: Rgb, count: Count, top: float) -> None:
+def _paint(canvas: Image.Image, image: Rgb, count: Count, top: float, check: Check) -> None:
     """The image under its heat map. In strips: at once, each layer would take as much memory as the picture."""
     rows = max(1, STRIP_PIXELS // (count.width * count.cell))
     for first in range(0, len(count.count_map), rows):
+        check()
         people, begin = count.count_map[first : first + rows], first * count.cell
         part = image[begin : begin + rows * count.cell]
         strip = Image.fromarray(part)
@@ -151,13 +162,14 @@ def _draw_label(draw: ImageDraw.ImageDraw, label: str, text_size: int) -> None:
     draw.text((margin, text_size * 0.75), label, _INK, font, anchor="lm")
 
 
-def _draw_zones(draw: ImageDraw.ImageDraw, zones: Sequence[Zone], count: Count, text_size: int) -> None:
+def _draw_zones(draw: ImageDraw.ImageDraw, zones: Sequence[Zone], count: Count, text_size: int, check: Check) -> None:
     """Outlines white on black, visible on any image; then the labels, so that no line crosses one."""
     font = ImageFont.load_default(text_size)
     people = {zone.name: zone.count for zone in count.zones}
     outlines = [zone.in_pixels(count.width, count.height) for zone in zones]
     thickness = max(2, text_size // 5)
     for outline in outlines:
+        check()
         ring = [(float(x), float(y)) for x, y in (*outline, outline[0], outline[1])]
         draw.line(ring, fill=_PAPER, width=thickness + 2, joint="curve")
         draw.line(ring, fill=_INK, width=thickness, joint="curve")

@@ -83,7 +83,7 @@ async def count(
                 measured = measure(settings, zones, result.count, image) if settings else None
                 if wanted != "image/png":
                     return result, b"", measured
-                return result, _picture(context, result.count, image, view, zones), measured
+                return result, _picture(context, counting, result.count, image, view, zones), measured
 
         result, encoded, measured = (await context.run(work))[0]
     if (wanted == "application/json" and include) or (wanted == "application/x-npy" and map != "density"):
@@ -188,12 +188,17 @@ def _zones(parts: Sequence[FormPart]) -> tuple[Zone, ...]:
 
 
 def _picture(
-    context: RequestContext, count: Count, image: NDArray[np.uint8], view: View, zones: tuple[Zone, ...]
+    context: RequestContext,
+    counting: Counting,
+    count: Count,
+    image: NDArray[np.uint8],
+    view: View,
+    zones: tuple[Zone, ...],
 ) -> bytes:
     """The picture as PNG. Memory for it is reserved before it is drawn."""
     most = largest_picture(count)
     context.reserve(most)
-    encoded = picture(count, image, view, zones)
+    encoded = picture(count, image, view, zones, counting.job.check)
     context.give_back(most - len(encoded))
     return encoded
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from uepnet.model.count import Count
 from uepnet.model.decode import cell_extents
-from uepnet.model.image import encode_png
+from uepnet.model.image import Check, encode_png
 from uepnet.model.render import heat_map, overlay
 from uepnet.model.zones import Zone
 from uepnet.service.errors import Refused
@@ -50,10 +50,11 @@ def _quality(offered: str, ranges: list[tuple[str, float]]) -> float:
     return 0.0
 
 
-def picture(count: Count, image: NDArray[np.uint8], view: View, zones: tuple[Zone, ...]) -> bytes:
+def picture(count: Count, image: NDArray[np.uint8], view: View, zones: tuple[Zone, ...], check: Check) -> bytes:
+    """As PNG; `check` is called again and again, and raises when nobody waits for the picture any more."""
     if view == "heat":
-        return encode_png(heat_map(count.count_map, count.width, count.height, count.cell))
-    return encode_png(overlay(image, count, zones))
+        return encode_png(heat_map(count.count_map, count.width, count.height, count.cell, check=check), check)
+    return encode_png(overlay(image, count, zones, check=check), check)
 
 
 def class_maps(count: Count) -> NDArray[np.uint8]:

@@ -155,3 +155,36 @@ def test_an_overlay_is_the_same_in_strips(monkeypatch: pytest.MonkeyPatch, size:
     whole = overlay(photo(*size), counted(*size))
     monkeypatch.setattr("uepnet.model.render.STRIP_PIXELS", 3000)
     assert np.array_equal(overlay(photo(*size), counted(*size)), whole)
+
+
+def test_drawing_ends_at_the_next_step_when_it_is_told_to() -> None:
+    """Between strips, before each zone and while the PNG is written, for both views."""
+    size = (2000, 3000)
+    zones = tuple(Zone(name=str(n), polygon=((n, 0), (n + 5, 0), (n + 5, 5))) for n in range(3))
+    image, count = photo(*size), counted(*size, zones)
+    steps = 0
+
+    class Enough(Exception):
+        pass
+
+    def check() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == last:
+            raise Enough
+
+    def heat() -> NDArray[np.uint8]:
+        return heat_map(count.count_map, *size, 8, check=check)
+
+    def drawn() -> NDArray[np.uint8]:
+        return overlay(image, count, zones, check=check)
+
+    for draw, fewest in ((heat, 300), (drawn, 15), (lambda: encode_png(image, check), 100)):
+        steps, last = 0, -1
+        draw()
+        assert steps >= fewest
+        for last in (1, steps // 2, steps):
+            steps = 0
+            with pytest.raises(Enough):
+                draw()
+            assert steps == last
