@@ -14,18 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from uepnet.model.cameras import CameraEntry, CameraError, Limit, camera_name, check_camera
 from uepnet.model.errors import InputError, UepnetError
 from uepnet.model.ground import Ground
+from uepnet.model.validation import complaint, first_entry
 from uepnet.model.zones import Zone
 
 Place = tuple[str | int, ...]
 MAX_FILE_BYTES = 16 * 2**20
 MERGE = "tag:yaml.org,2002:merge"  # <<: *name takes the keys of another mapping
-# pydantic's types of errors that it tells in Python's words
-WORDS = {
-    "dict_type": "it must hold keys with their values",
-    "model_type": "it must hold keys with their values",
-    "tuple_type": "it must be a list",
-    "missing": "it is missing",
-}
 
 
 class Webhook(BaseModel):
@@ -129,15 +123,12 @@ class _Source:
         return InputError(f"{self.name}, line {self.lines.get(shown, 1)}: {text}")
 
     def complaint(self, error: ValidationError, prefix: Place = ()) -> InputError:
-        # A key that is misspelt comes first: that the right one is missing follows from it.
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        first = first_entry(error.errors(include_url=False))
         where = (*prefix, *first["loc"])
-        text = first["msg"].removeprefix("Value error, ").removesuffix(".").replace(" after validation", "")
-        text = WORDS.get(first["type"]) or text.replace("Tuple should", "It should")
+        field, text = complaint({**first, "loc": where})
         if first["type"] == "extra_forbidden":
             return self.error(where, f'The key "{where[-1]}" is not known{_hint(where)}')
-        place = ".".join(str(part) for part in where if part != "[key]")
-        return self.error(where, f"{place}: {text[:1].lower()}{text[1:]}.")
+        return self.error(where, f"{field}: {text[:1].lower()}{text[1:]}.")
 
     def check_camera(self, key: Any, value: Any) -> None:
         """What pydantic would report without a place: names, zones, ground."""

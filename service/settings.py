@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from uepnet.model.errors import InputError
 from uepnet.model.shapes import MAX_BATCH_PIXELS
-from uepnet.model.validation import complaint
+from uepnet.model.validation import complaint, shown
 
 PREFIX = "UEPNET_"
 MIB = 2**20
@@ -311,7 +311,7 @@ def _sentence(error: ValidationError, flags: Mapping[str, str]) -> str:
     where = flag(field) if field in flags else PREFIX + field.upper()
     if is_secret(field):
         return f"{where}: {text}."
-    return f"{where} = {first['input']!s}: {text}."
+    return f"{where} = {shown(first['input'])}: {text}."
 
 
 def unknown_variables(environment: Iterable[str] = os.environ) -> list[str]:

@@ -5,8 +5,7 @@ from difflib import get_close_matches
 
 from pydantic import ValidationError
 
-# Words of pydantic's messages, and ours.
-PLAIN = {"should be": "must be", "greater than or equal to": "at least", "less than or equal to": "at most"}
+from uepnet.model.validation import complaint
 
 
 def flag(field: str) -> str:
@@ -16,23 +15,21 @@ def flag(field: str) -> str:
 
 def sentence(error: ValidationError, known: Iterable[str], source: str, flags: Collection[str]) -> str:
     """The first complaint, with the source of the value: its flag for a field in `flags`, else `source`."""
-    complaint = error.errors(include_url=False)[0]
-    text = complaint["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    first = error.errors(include_url=False)[0]
+    text = complaint(first)[1].removeprefix("it ")
     where = f"{source}: " if source else ""
-    if not complaint["loc"]:
+    if not first["loc"]:
         return f"{where}{text}."
-    field = str(complaint["loc"][0])
-    if complaint["type"] == "extra_forbidden":
+    field = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
         return where + unknown_setting(field, known)
-    if complaint["type"] == "missing":
+    if first["type"] == "missing":
         return f"{where}The setting {field} is missing."
-    if complaint["type"] == "string_pattern_mismatch":
+    if first["type"] == "string_pattern_mismatch":
         text = "must be cpu, cuda or cuda:N"
-    for technical, plain in PLAIN.items():
-        text = text.replace(technical, plain)
     if field in flags:  # its value is a text
-        return f"{flag(field)} {text}, not {complaint['input']}."
-    return f"{where}{field} {text}, not {complaint['input']!r}."
+        return f"{flag(field)} {text}, not {first['input']}."
+    return f"{where}{field} {text}, not {first['input']!r}."
 
 
 def unknown_setting(name: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from uepnet.model.cameras import CameraName, CameraSettings, check_camera
+from uepnet.model.validation import first_complaint, shown
 from uepnet.service.cameras.measure import drawn
 from uepnet.service.cameras.wire import CameraDetail, CameraStates
 from uepnet.service.errors import Refused
@@ -141,12 +142,8 @@ def _settings(body: bytes) -> CameraSettings:
     try:
         settings = CameraSettings.model_validate_json(body)
     except ValidationError as error:
-        # A key that is misspelt comes first: that the right one is missing follows from it.
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        unknown = first["type"] == "extra_forbidden"
-        text = "this key is not known" if unknown else first["msg"].removeprefix("Value error, ")
-        raise Refused("wrong-request", f"{where}: {text.rstrip('.')}.") from None
+        field, text = first_complaint(error)
+        raise Refused("wrong-request", f"{shown(field or 'body')}: {text}.") from None
     check_camera(settings)
     return settings
 

@@ -170,7 +170,7 @@ def test_a_contradiction_is_one_sentence_that_names_the_field(name: str) -> None
 def test_a_missing_field_is_named(field: str) -> None:
     fields = json.loads(FULL.to_json())
     del fields[field]
-    with pytest.raises(ArtifactError, match=f"{field}: Field required"):
+    with pytest.raises(ArtifactError, match=f"{field}: it is missing"):
         Artifact.from_json(json.dumps(fields))
 
 

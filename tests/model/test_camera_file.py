@@ -78,7 +78,7 @@ def test_the_whole_file_is_read(tmp_path: Path) -> None:
             8,
             "the fraction 8; fractions of the frame run",
         ),
-        ("[1, 1], [0, 1]]", "[1, 1]]", 8, "ground.points: it should have at least 4 items, not 3"),
+        ("[1, 1], [0, 1]]", "[1, 1]]", 8, "ground.points: it must have at least 4 items"),
         ("[[0.2, 0.3], [0.8, 0.3], [1, 1]", "[[0.45, 0.3], [0.55, 0.3], [1, 1]", 14, "above the horizon"),
     ],
 )

@@ -187,7 +187,7 @@ def wrong(**fields: Any) -> str:
         ("", "the start"),
         ('{"zones": [', "the start"),
         ("[]", "the start"),
-        ("{}", "zones: Field required"),
+        ("{}", "zones: it is missing"),
         ('{"zones": [], "zone": 1}', "zone: "),
         (wrong(name=""), "zones.0.name"),
         (wrong(name="x" * 65), "zones.0.name"),

@@ -43,16 +43,16 @@ def test_a_flag_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
-        ("port", "x", "--port = x: input should be a valid integer"),
-        ("port", "70000", "--port = 70000: input should be less than or equal to 65535"),
-        ("precision", "fp8", "--precision = fp8: input should be 'auto', 'fp32', 'fp16', 'bf16' or 'int8'"),
+        ("port", "x", "--port = x: it must be a whole number"),
+        ("port", "70000", "--port = 70000: it must be at most 65535"),
+        ("precision", "fp8", "--precision = fp8: it must be auto, fp32, fp16, bf16 or int8"),
         ("device", "tpu", "--device = tpu: a device is auto, cpu, cuda, tensorrt or intel-gpu (cuda:1 is the second)"),
         (
             "device",
             "cuda:x",
             "--device = cuda:x: a device is auto, cpu, cuda, tensorrt or intel-gpu (cuda:1 is the second)",
         ),
-        ("deadline_seconds", "0", "--deadline-seconds = 0: input should be greater than 0"),
+        ("deadline_seconds", "0", "--deadline-seconds = 0: it must be greater than 0"),
         ("deadline_seconds", "nan", "--deadline-seconds = nan: "),
         ("max_body_bytes", "much", "--max-body-bytes = much: "),
         ("max_buffered_bytes", "1MiB", "max_buffered_bytes (1048576) must hold at least one body"),

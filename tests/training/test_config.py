@@ -123,7 +123,7 @@ def test_a_run_of_the_first_version_resumes(tmp_path: Path) -> None:
     ("values", "words"),
     [
         (BEFORE | {"schedul": "cosine"}, "There is no setting 'schedul': did you mean 'schedule'?"),
-        (BEFORE | {"schedule": "plateu"}, "schedule must be 'cosine' or 'plateau', not 'plateu'."),
+        (BEFORE | {"schedule": "plateu"}, "schedule must be cosine or plateau, not 'plateu'."),
         (BEFORE | {"steps": 0}, "steps must be at least 1, not 0."),
         ({"steps": 1}, "The setting data is missing."),
         ([1], "must hold one JSON object."),
@@ -193,7 +193,7 @@ def test_the_config_of_a_run_is_a_file_of_settings(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("step: 5", "There is no setting 'step': did you mean 'steps'?"),
-        ("steps: many", "steps must be a valid integer"),
+        ("steps: many", "steps must be a whole number"),
         ("preset: slow", "preset is fast or paper, not 'slow'."),
         ("dataset: [csv]", "dataset must be a text"),
         ("[1, 2]", "must hold settings"),

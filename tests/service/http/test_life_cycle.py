@@ -63,7 +63,7 @@ def ask(server: Process, results: list[object]) -> threading.Thread:
     ("arguments", "sentence"),
     [
         (["--model", "/nowhere"], "uepnet: /nowhere is not a model directory: it has no artifact.json."),
-        (["--port", "x"], "uepnet: --port = x: input should be a valid integer"),
+        (["--port", "x"], "uepnet: --port = x: it must be a whole number"),
         (
             ["--models-dir", "/nowhere"],
             "uepnet: /nowhere is not a folder: --models-dir names the folder with the models for reloads.",
