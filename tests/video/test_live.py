@@ -96,9 +96,7 @@ def test_the_end_comes_also_while_the_stream_is_lost(camera: CameraStream, sourc
     frames = watch(Live(camera.url, Choice(end=Fraction(2)), first_retry_seconds=0.1), sources)
     next(frames)
     camera.cut()
-    began = time.monotonic()
-    assert [type(item) for item in frames][-1] is Gap
-    assert time.monotonic() - began < 10
+    assert [type(item) for item in frames][-1] is Gap  # and the frames end
 
 
 def test_stopping_ends_the_frames(camera: CameraStream, sources: list[Live]) -> None:

@@ -110,10 +110,8 @@ def test_streams_end_when_the_server_drains(serve: Serve) -> None:
     show(server, "a")
     stream = events(server)
     next(stream)
-    began = time.monotonic()
     server.server.stop()
-    assert list(stream) == []
-    assert time.monotonic() - began < 10
+    assert list(stream) == []  # it ends
 
 
 def test_an_event_is_a_camera_of_the_list(serve: Serve) -> None:

@@ -4,7 +4,6 @@ import logging
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -221,10 +220,8 @@ def test_putting_never_waits_for_the_database(tmp_path: Path) -> None:
     database = Database(url(tmp_path))
     writer = Writer(database, History(database), Metrics(), FOREVER)
     with database.writing():
-        began = time.perf_counter()
         for index in range(1000):
-            writer.put(reading(index, 1))
-        assert time.perf_counter() - began < 1.0
+            writer.put(reading(index, 1))  # waiting would last until this transaction ends, which is never
     writer.stop()
     assert len(points(database, "raw")) == 1000
     database.close()

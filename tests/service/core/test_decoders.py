@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from support.bombs import many_scans
+from support.bombs import arithmetic_scans
 from support.servers import encoded, grey
 from support.waiting import SOON, eventually
 
@@ -22,7 +22,7 @@ from uepnet.model.image import load_image
 from uepnet.service.core.decoders import DecoderPool
 
 PHOTO = np.random.default_rng(0).integers(0, 255, (600, 800, 3), dtype=np.uint8)
-SLOW = many_scans(7000, 7000, 64)  # as many scans as are allowed: seconds
+SLOW = arithmetic_scans(7000, 7000, 64)  # as many scans as are allowed: 4 seconds
 
 
 def nobody_left() -> None:
@@ -90,7 +90,7 @@ def test_errors_are_those_of_decoding_in_this_process(pool: DecoderPool) -> None
 
 
 def test_an_image_that_takes_too_long_is_refused_and_the_next_one_decoded() -> None:
-    pool = DecoderPool(50_000_000, 32_768, cpu_seconds=0.1)  # the kernel counts whole seconds; SLOW takes 1.4
+    pool = DecoderPool(50_000_000, 32_768, cpu_seconds=0.1)  # the kernel counts whole seconds; SLOW takes 4
     try:
         with pytest.raises(ImageTooLarge, match=r"takes more than 0\.1 seconds"):
             pool.decode(SLOW, still_waiting)
