@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.io import savemat
 
+from uepnet.training.data.dataset import Sample, load
+
 Points = NDArray[np.float64]  # continuous: pixel centres at +0.5
 Truth = dict[str, dict[str, Points]]  # split -> image's name -> points
 SIZE = (96, 64)
@@ -270,3 +272,17 @@ RELEASES: dict[str, Callable[[Path], Truth]] = {
     "label-studio": label_studio,
     "yolo": yolo,
 }
+
+
+def coco_file(folder: Path, labels: list[str], used: list[int], **content: object) -> Path:
+    annotations = [{"image_id": 1, "category_id": number, "bbox": [number, 0, 2, 2]} for number in used]
+    categories = [{"id": number, "name": label} for number, label in enumerate(labels)]
+    whole = {"images": [{"id": 1, "file_name": "a.png"}], "annotations": annotations, "categories": categories}
+    path = folder / "result.json"
+    path.write_text(json.dumps(whole | content))
+    return path
+
+
+def only(dataset: str, root: Path) -> Sample:
+    (sample,) = load(dataset, root)
+    return sample
