@@ -21,6 +21,7 @@ ENCODERS: dict[str, tuple[str, dict[str, str]]] = {
     "h264": ("libx264", {}),
     "h265": ("libx265", {"x265-params": "log-level=error"}),
 }
+PRESETS = ("veryfast", "medium")  # of both encoders: at the same crf the first loses more detail
 DECODERS = {"h264": "h264", "h265": "hevc"}
 
 
@@ -77,7 +78,7 @@ def interlaced(image: Picture, rng: np.random.Generator) -> Picture:
     return moved
 
 
-def video(codec: str, crf: int, frames: int = 1) -> Degradation:
+def video(codec: str, crf: int, frames: int = 1, preset: str = "veryfast") -> Degradation:
     """The picture as a frame of H.264 or H.265: a key frame, or the last of `frames` while the camera moves."""
 
     def degrade(image: Picture, rng: np.random.Generator) -> Picture:
@@ -87,13 +88,13 @@ def video(codec: str, crf: int, frames: int = 1) -> Degradation:
         # Earlier frames show what lies to the right: the last column again, as nothing is known of it.
         wide = np.pad(image, ((0, height % 2), (0, width % 2 + (frames - 1) * motion), (0, 0)), mode="edge")
         shown = [wide[:, left : left + even] for left in range((frames - 1) * motion, -1, -motion)]
-        decoded: Picture = _through(codec, crf, shown)[:height, :width]
+        decoded: Picture = _through(codec, crf, preset, shown)[:height, :width]
         return decoded.copy()
 
     return degrade
 
 
-def _through(codec: str, crf: int, shown: Sequence[Picture]) -> Picture:
+def _through(codec: str, crf: int, preset: str, shown: Sequence[Picture]) -> Picture:
     """The last of the pictures after encoding and decoding all of them."""
     import av
     from av.video.codeccontext import VideoCodecContext
@@ -102,7 +103,7 @@ def _through(codec: str, crf: int, shown: Sequence[Picture]) -> Picture:
     encoder = cast(VideoCodecContext, VideoCodecContext.create(name, "w"))
     encoder.height, encoder.width = shown[-1].shape[:2]
     encoder.pix_fmt, encoder.time_base, encoder.framerate = "yuv420p", Fraction(1, 25), Fraction(25)
-    encoder.options = {"crf": str(crf), "preset": "veryfast", **options}
+    encoder.options = {"crf": str(crf), "preset": preset, **options}
     packets = []
     for number, picture in enumerate(shown):
         frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), "rgb24")
@@ -116,11 +117,12 @@ def _through(codec: str, crf: int, shown: Sequence[Picture]) -> Picture:
 
 
 def random_video(codec: str) -> Degradation:
-    """At a random quality, half of them as a key frame and half as a later frame."""
+    """At a random quality and preset, half of them as a key frame and half as a later frame."""
 
     def degrade(image: Picture, rng: np.random.Generator) -> Picture:
         crf = int(rng.integers(CRF[0], CRF[1] + 1))
-        return video(codec, crf, frames=1 if rng.random() < 0.5 else 4)(image, rng)
+        preset = PRESETS[int(rng.integers(len(PRESETS)))]
+        return video(codec, crf, frames=1 if rng.random() < 0.5 else 4, preset=preset)(image, rng)
 
     return degrade
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from uepnet.model.errors import DataError, InputError
 from uepnet.training.data.dataset import Sample
-from uepnet.training.data.degrade import ALL
+from uepnet.training.data.degrade import ALL, PRESETS
 
 INDEX = "copies.json"
 QUALITY = 95  # of the file that keeps a copy: nothing more is lost to the eye
@@ -35,7 +35,7 @@ def make_copies(
     unknown = [kind for kind in kinds if kind not in ALL]
     if unknown:
         raise InputError(f"There is no degradation called {unknown[0]!r}: choose {', '.join(ALL)}.")
-    settings = {"seed": seed, "kinds": list(kinds)}
+    settings = {"seed": seed, "kinds": list(kinds), "presets": list(PRESETS)}
     index: dict[str, Any] = _read(out) if (out / INDEX).exists() else {"settings": settings, "images": {}}
     if index["settings"] != settings:
         raise DataError(f"{out} holds copies made with other settings ({index['settings']}): choose another folder.")

@@ -27,7 +27,8 @@ DEGRADE_EPILOG = """examples:
   uepnet data degrade --dataset shanghaitech-a,shanghaitech-b --root ShanghaiTech --out copies
   uepnet train --dataset shanghaitech-a,shanghaitech-b --root ShanghaiTech --degraded copies --out runs/robust
 
-Kinds: h264 and h265 at crf 18 to 36, half as key frames and half as later frames; jpeg at quality 20 to 95;
+Kinds: h264 and h265 at crf 18 to 36, presets veryfast and medium, half as key
+frames and half as later frames; jpeg at quality 20 to 95;
 resampled, blurred, noisy, dark, faded, grey, interlaced. The same seed gives the same copies.
 Existing copies are kept."""
 
