@@ -9,6 +9,7 @@ KINDS = {
     "growth": "how cost grows with image size, clients, zones and video length",
     "peers": "this service, LitServe and FastAPI + torch compared in one run",
     "load": "load on a running service",
+    "bulk": "a folder counted with Ray on this machine, against one process",
     "training": "training steps per second",
 }
 EPILOG = """examples:
