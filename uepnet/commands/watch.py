@@ -15,7 +15,7 @@ EPILOG = """examples:
 
 A source is an address (rtsp://..., http://... of a stream or of a .jpg), the number of a camera of this machine, or a
 video or folder (for rehearsals: repeated in real time; relative paths start at the folder of the camera file).
-A camera or server that fails is retried for ever; the log has one line when it is lost and one when it is back.
+A camera or server that fails is tried again until it works; the log has a line when it is lost and when it is back.
 The server reads the same file with `uepnet serve --cameras cameras.yml` for zones, ground and limits.
 
 Exit code: 0 stopped by SIGTERM or Ctrl-C, 2 wrong usage or camera file."""
