@@ -66,11 +66,8 @@ class DecoderPool:
         self._stopped = False
 
     def start(self) -> None:
-        """Start one process and wait until it is ready, so that the first image need not; others start when needed."""
-        process = _DecoderProcess(self._limits)
-        with suppress(ConnectionError):  # the first image will tell
-            process.wait_until_ready(lambda: None)
-        self._give_back(process)
+        """Start one process; others start when needed. It gets ready while the model is loaded, which takes longer."""
+        self._give_back(_DecoderProcess(self._limits))
 
     def decode(self, content: bytes | bytearray, check: Callable[[], None]) -> NDArray[np.uint8]:
         """The pixels [height, width, 3], read-only. `check` raises when nobody waits for them any more."""
@@ -153,7 +150,7 @@ class _DecoderProcess:
     ) -> tuple[dict[str, Any], list[int]]:
         """What the process tells, and the descriptors that come with it."""
         try:
-            self.wait_until_ready(check)
+            self._wait_until_ready(check)
             self._send(what, content)
             message, descriptors = self._receive(check)
         except ConnectionError:
@@ -165,7 +162,7 @@ class _DecoderProcess:
             raise (ImageTooLarge if told["too_large"] else ImageError)(told["error"])
         return told, descriptors
 
-    def wait_until_ready(self, check: Callable[[], None]) -> None:
+    def _wait_until_ready(self, check: Callable[[], None]) -> None:
         if not self._ready and self._receive(check)[0] != READY:
             raise ConnectionError
         self._ready = True

@@ -42,7 +42,8 @@ def running(settings: Settings, runtime: InferenceRuntime | None = None, ready: 
     port = listener.getsockname()[1]
     server = HttpServer(settings, runtime)
     server.start(listener)
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SOON) as http:
+    # verify=False: there is no TLS, and reading the certificates of the system would take as long as many a test.
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SOON, verify=False) as http:
         eventually(lambda: server.started)
         if ready:
             eventually(lambda: server.state.is_ready)
@@ -110,7 +111,7 @@ class Process:
         assert self.popen.poll() is None, "".join(self.log)
         self.port = int(self._port() or 0)
         self.url = f"http://127.0.0.1:{self.port}"
-        self.http = httpx.Client(base_url=self.url, timeout=SOON)
+        self.http = httpx.Client(base_url=self.url, timeout=SOON, verify=False)
 
     def wait_until_ready(self) -> None:
         eventually(lambda: self.http.get("/v2/health/ready").status_code == 200)
