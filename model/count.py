@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from uepnet.model.artifact import Artifact
 from uepnet.model.decode import Counts, Maps, count_map, regrid
-from uepnet.model.detail import detail
+from uepnet.model.detail import spectra
 from uepnet.model.passes import Answer, Pass, Passes, Size, cell_owners, run_passes
 from uepnet.model.regions import Box
 from uepnet.model.scale import resized_part, scaled_size
@@ -114,7 +114,7 @@ def _passes(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTiles) -
         ]
         return look(image, size, places, artifact, run_tiles)
 
-    return run_passes(width, height, chosen, artifact.cell, look_at, partial(detail, image))
+    return run_passes(width, height, chosen, artifact.cell, look_at, partial(spectra, image))
 
 
 def look(

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from uepnet.model.artifact import Scales
 from uepnet.model.decode import Counts
+from uepnet.model.detail import Spectra
+from uepnet.model.levels import next_looks
 from uepnet.model.regions import Box, Mask, covering
 
 Size = tuple[int, int]  # width, height
@@ -33,8 +35,8 @@ class Answer:
     familiarity: Counts | None = None  # None where the model has none
 
 
-# Centres (x, y) of blocks, in pixels of the picture -> the scale at which the picture keeps its detail there.
-Detail = Callable[[Sequence[tuple[float, float]]], float]
+# Centres (x, y) of blocks, in pixels of the picture -> the spectra there, which tell how much detail there is.
+Detail = Callable[[Sequence[tuple[float, float]]], Spectra]
 # (size of the whole picture, what of it to look at, in pixels of that size) -> what is there.
 Look = Callable[[Size, Sequence[Box]], Answer]
 
@@ -57,33 +59,35 @@ def first_size(width: int, height: int, scales: Scales) -> Size:
     return _resized(width, height, min(scales.first_side / math.sqrt(width * height), scales.finest))
 
 
-def next_size(size: Size, width: int, height: int, scales: Scales, detail: float) -> Size | None:
-    """The size of the next pass: `step` times this one, but no larger than the detail in the picture is worth."""
-    scale = size[0] / width
-    larger = min(scale * scales.step, scales.finest * detail)
-    return _resized(width, height, larger) if larger >= scale * scales.smallest_step else None
-
-
 def run_passes(width: int, height: int, scales: Scales, cell: int, look: Look, detail: Detail) -> Passes:
     size = first_size(width, height, scales)
     wanted = np.ones(_grid(size, scales.block), bool)
     owner = np.zeros(wanted.shape, np.uint8)
     passes: list[Pass] = []
-    while True:
-        boxes = tuple(_boxes(wanted, size, scales))
+
+    def look_at(size: Size, blocks: Mask) -> Answer:
+        boxes = tuple(_boxes(blocks, size, scales))
         passes.append(Pass(size, boxes, look(size, boxes)))
-        owner[wanted] = len(passes) - 1
-        wanted = too_small(passes[-1].answer, size, wanted, scales, scales.step * size[0] / width, cell)
-        # Detail costs as much as the rest of a pass on the host: it is measured only where there could be another pass.
-        if not wanted.any() or next_size(size, width, height, scales, detail=1.0) is None:
+        owner[blocks] = len(passes) - 1
+        return passes[-1].answer
+
+    while True:
+        scale, looked = size[0] / width, wanted
+        wanted = too_small(look_at(size, looked), size, looked, scales, scales.step * scale, cell)
+        # Detail is measured only where there could be another look.
+        if not wanted.any() or min(scales.step * scale, scales.finest) < scales.smallest_step * scale:
             return Passes(tuple(passes), owner)
-        larger = next_size(size, width, height, scales, detail(_centres(wanted, width, height)))
-        if larger is None:
+        looks = next_looks(scale, wanted, detail(_centres(wanted, width, height)), scales)
+        full = looks[-1][0] == scales.step * scale if looks else False
+        for larger, blocks in looks[:-1] if full else looks:
+            look_at(_resized(width, height, larger), blocks)
+        if not full:
             return Passes(tuple(passes), owner)
+        larger, wanted = looks[-1]
         # Blocks keep about their size in pixels: they are quartered where the next pass is twice as large.
-        times = 2 if larger[0] / size[0] > math.sqrt(2) else 1
-        wanted, owner = (np.kron(blocks, np.ones((times, times), blocks.dtype)) for blocks in (wanted, owner))
-        size = larger
+        if scales.step > math.sqrt(2):
+            wanted, owner = (np.kron(blocks, np.ones((2, 2), blocks.dtype)) for blocks in (wanted, owner))
+        size = _resized(width, height, larger)
 
 
 def too_small(answer: Answer, size: Size, looked: Mask, scales: Scales, share: float, cell: int) -> Mask:

@@ -13,7 +13,7 @@ import numpy as np
 
 from uepnet.model.artifact import Artifact, Scales
 from uepnet.model.count import RunTiles, count_image, gather, look
-from uepnet.model.detail import detail
+from uepnet.model.detail import spectra
 from uepnet.model.passes import Answer, Size, run_passes, work
 from uepnet.model.regions import Box
 from uepnet.model.tiling import windows
@@ -73,7 +73,7 @@ class Pyramid:
         """The same with the scale chosen from the image."""
         height, width = self._image.shape[:2]
         cell = self._artifact.cell
-        found = run_passes(width, height, scales, cell, self._look, partial(detail, self._image))
+        found = run_passes(width, height, scales, cell, self._look, partial(spectra, self._image))
         counts, _ = gather(found, width, height, cell)
         return float(counts.sum(dtype=np.float64)), work(found, scales.halo) / 1e6
 

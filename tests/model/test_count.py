@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
+from support.scenes import spectra_of
 from support.toy import WHITE_COUNT, toy_artifact, toy_model
 
 from uepnet.model.artifact import Artifact, Calibration, Head, Scales, Tiling
@@ -15,7 +16,7 @@ from uepnet.model.counter import Counter
 from uepnet.model.decode import Maps, regrid
 from uepnet.model.errors import Cancelled, ImageError, InferenceError, ZoneError
 from uepnet.model.intervals import classify
-from uepnet.model.passes import Size, first_size, next_size
+from uepnet.model.passes import first_size
 from uepnet.model.tiling import windows
 from uepnet.model.zones import Zone
 
@@ -252,7 +253,7 @@ def crowd_in_a_corner(width: int, height: int) -> NDArray[np.uint8]:
 def sharp() -> Iterator[None]:
     """Drawn areas of one colour have no detail, and the passes would end early: these tests are about the passes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("uepnet.model.count.detail", lambda image, centres: 1.0)
+        patch.setattr("uepnet.model.count.spectra", lambda image, centres: spectra_of([1.0] * len(centres)))
         yield
 
 
@@ -284,16 +285,14 @@ def test_each_cell_is_what_its_pass_alone_would_count(width: int, height: int, s
     count = count_image(image, artifact, ToyRun(artifact))
     assert count.scale_map is not None and count.scale_map.max() < len(count.scales)
     assert count.count == pytest.approx(float(count.count_map.sum(dtype=np.float64)))
-    chosen = artifact.scales
-    assert chosen is not None
-    size: Size | None = first_size(width, height, chosen)
+    size = first_size(width, height, CHOSEN)
     for index in range(len(count.scales)):
-        assert size is not None
         alone = look(image, size, windows(*size, 256, 32, 8), artifact, ToyRun(artifact)).counts
         whole = regrid(alone, (width, height), size, 8)
         own = count.scale_map == index
         assert count.count_map[own] == pytest.approx(whole[own], rel=0.02, abs=0.15)
-        size = next_size(size, width, height, chosen, detail=1.0)
+        larger = min(CHOSEN.step * size[0] / width, CHOSEN.finest)
+        size = max(1, round(width * larger)), max(1, round(height * larger))
     again = count_image(image, artifact, ToyRun(artifact))
     assert np.array_equal(again.count_map, count.count_map)
 

@@ -7,8 +7,12 @@ import pytest
 from PIL import Image
 from support.scenes import crowd
 
-from uepnet.model.detail import detail
+from uepnet.model.detail import ends, spectra
 from uepnet.training.data import dataset
+
+
+def detail(image: np.ndarray, places: list[tuple[float, float]]) -> float:
+    return float(ends(spectra(image, places).sum(axis=0, keepdims=True))[0])
 
 
 def centres(image: np.ndarray) -> list[tuple[float, float]]:
@@ -45,6 +49,13 @@ def test_only_what_lies_around_the_centres_counts() -> None:
     image[-300:, -300:] = sharp
     assert detail(image, [(1450, 1050)]) > 0.9
     assert detail(image, [(200, 200), (400, 300)]) < 0.6
+
+
+def test_each_place_has_a_detail_of_its_own() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    noise[:, 200:] = enlarged(noise[:100, :67], 3, None, Image.Resampling.LANCZOS)[:300, :200]
+    found = ends(spectra(noise, [(100, 150), (300, 150)]))
+    assert found[0] > 0.9 and found[1] < 0.5
 
 
 @pytest.mark.data

@@ -1,11 +1,12 @@
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.scenes import spectra_of
 from support.toy import toy_artifact
 
 from uepnet.model.artifact import Scales
@@ -14,9 +15,7 @@ from uepnet.model.passes import (
     Passes,
     Size,
     cell_owners,
-    first_size,
     gathered,
-    next_size,
     run_passes,
     too_small,
 )
@@ -43,9 +42,20 @@ class Drawn:
         return Answer(people.astype(np.float32), None, people > 0, np.zeros(people.shape, bool))
 
 
-def run(width: int, height: int, density: np.ndarray, scales: Scales = SCALES) -> tuple[Passes, Drawn]:
+def run(
+    width: int,
+    height: int,
+    density: np.ndarray,
+    scales: Scales = SCALES,
+    detail: Callable[[float, float], float] = lambda x, y: 1.0,
+) -> tuple[Passes, Drawn]:
+    """`detail`: of a place (x, y) in sizes of the picture, in 32nds."""
     drawn = Drawn(density)
-    return run_passes(width, height, scales, 8, drawn, lambda centres: 1.0), drawn
+
+    def spectra(centres: Sequence[tuple[float, float]]) -> np.ndarray:
+        return spectra_of([detail(x / width, y / height) for x, y in centres])
+
+    return run_passes(width, height, scales, 8, drawn, spectra), drawn
 
 
 def test_large_heads_need_one_pass_whatever_the_resolution() -> None:
@@ -66,37 +76,55 @@ def test_small_heads_are_looked_at_larger_until_they_are_large_enough() -> None:
     assert looked < 0.3 * 2048**2
 
 
-@given(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([1.4, 2.0, 3.0]), st.floats(0.1, 1))
+CROWDED = np.full((8, 8), 1e6)  # everywhere, at any size
+
+
+@given(st.integers(1, 3000), st.integers(1, 3000), st.sampled_from([1.4, 2.0, 3.0]), st.integers(4, 32))
 def test_the_first_size_is_bounded_and_the_last_is_worth_the_detail(
-    width: int, height: int, step: float, detail: float
+    width: int, height: int, step: float, bands: int
 ) -> None:
     scales = SCALES.model_copy(update={"step": step})
-    size = first_size(width, height, scales)
+    passes, _ = run(width, height, CROWDED, scales, lambda x, y: bands / 32)
+    sizes = [one.size for one in passes.passes]
     if min(width, height) >= 8 and width * height > 256**2:
-        assert size[0] * size[1] <= 1.1 * 256**2 + max(size)
-    planned = [size]
-    while size := next_size(size, width, height, scales, detail):
-        planned.append(size)
-    assert all(left[0] * left[1] <= right[0] * right[1] for left, right in pairwise(planned))
-    if len(planned) > 1:
-        assert planned[-1][0] <= max(1, math.ceil(scales.finest * detail * width))
+        assert sizes[0][0] * sizes[0][1] <= 1.1 * 256**2 + max(sizes[0])
+    assert all(left[0] * left[1] <= right[0] * right[1] for left, right in pairwise(sizes))
+    if len(sizes) > 1:
+        assert sizes[-1][0] <= max(1, math.ceil(scales.finest * bands / 32 * width))
 
 
 def test_an_enlarged_picture_runs_through_the_sizes_of_the_original() -> None:
-    def planned(width: int, height: int, detail: float) -> list[Size]:
-        found = [first_size(width, height, SCALES)]
-        while size := next_size(found[-1], width, height, SCALES, detail):
-            found.append(size)
-        return found
+    def sizes(width: int, height: int, detail: float) -> list[Size]:
+        return [one.size for one in run(width, height, CROWDED, SCALES, lambda x, y: detail)[0].passes]
 
-    assert planned(1024, 768, 0.9) == planned(2048, 1536, 0.45) == planned(4096, 3072, 0.225)
-    assert len(planned(4096, 3072, 0.9)) == len(planned(1024, 768, 0.9)) + 2
+    assert sizes(1024, 768, 0.875) == sizes(2048, 1536, 0.4375) == sizes(4096, 3072, 0.21875)
+    assert len(sizes(4096, 3072, 0.875)) == len(sizes(1024, 768, 0.875)) + 2
+
+
+def test_each_part_of_a_picture_is_looked_at_at_the_scale_of_its_own_detail() -> None:
+    """Left sharp, right enlarged: each half runs through the sizes that it would have alone."""
+
+    def alone(bands: int) -> list[Size]:
+        return [one.size for one in run(2048, 1536, CROWDED, SCALES, lambda x, y: bands / 32)[0].passes]
+
+    passes, _ = run(2048, 1536, CROWDED, SCALES, lambda x, y: (24 if x < 0.5 else 12) / 32)
+    sizes = [one.size for one in passes.passes]
+    assert sizes == sorted({*alone(24), *alone(12)})
+    owner = passes.owner
+    quarter = owner.shape[1] // 4
+    assert {sizes[index] for index in np.unique(owner[:, :quarter])} == {alone(24)[-1]}
+    assert {sizes[index] for index in np.unique(owner[:, -quarter:])} == {alone(12)[-1]}
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(100, 3000), st.integers(100, 3000))
 def test_every_block_is_owned_by_the_finest_pass_that_looked_at_it(seed: int, width: int, height: int) -> None:
-    density = np.random.default_rng(seed).gamma(0.1, 40.0, (6, 6))
-    passes, _ = run(width, height, density)
+    rng = np.random.default_rng(seed)
+    density, bands = rng.gamma(0.1, 40.0, (6, 6)), rng.integers(3, 33, (3, 3))
+
+    def detail(x: float, y: float) -> float:
+        return float(bands[int(3 * y), int(3 * x)]) / 32
+
+    passes, _ = run(width, height, density, SCALES, detail)
     finest = np.zeros(passes.owner.shape, int)
     for index, one in enumerate(passes.passes):
         for x, y, box_width, box_height in one.boxes:
@@ -105,7 +133,7 @@ def test_every_block_is_owned_by_the_finest_pass_that_looked_at_it(seed: int, wi
             finest[rows, columns] = index
     assert (passes.owner <= finest).all()
     assert passes.owner.max() == len(passes.passes) - 1  # the last pass counts something
-    again, _ = run(width, height, density)
+    again, _ = run(width, height, density, SCALES, detail)
     assert (again.owner == passes.owner).all()
 
 

@@ -1,11 +1,14 @@
 """Generated crowds: bright heads on dark ground, in the release layout of ShanghaiTech, and weights to start from."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from scipy.io import savemat
 
+from uepnet.model.detail import BANDS
 from uepnet.training.data import synthetic
 
 
@@ -60,3 +63,8 @@ def amid_nobody(width: int, height: int) -> np.ndarray:
     image = np.full((height, width, 3), 120, np.uint8)
     image[100:580, 150:790] = np.asarray(crowd(2021)[0])
     return image
+
+
+def spectra_of(details: Sequence[float]) -> NDArray[np.float64]:
+    """The spectra of places that keep these details, each a 32nd or a multiple of it."""
+    return np.eye(BANDS)[[round(detail * BANDS) - 1 for detail in details]]
