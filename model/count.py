@@ -13,30 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uepnet.model.artifact import Artifact
-from uepnet.model.decode import Counts, Maps, count_map, regrid
+from uepnet.model.decode import Maps, count_map
 from uepnet.model.detail import spectra
-from uepnet.model.passes import Answer, Pass, Passes, Size, cell_owners, run_passes
+from uepnet.model.parts import Part, ScaleUse, assembled, doubt_of, familiarity_of, saturated_share
+from uepnet.model.passes import Answer, Pass, Passes, Size, run_passes
 from uepnet.model.regions import Box
 from uepnet.model.scale import resized_part, scaled_size
+from uepnet.model.seams import seamless
 from uepnet.model.stitch import stitch
 from uepnet.model.tiling import Tile, Window, cells_shape, cut, padded, windows, windows_of
 from uepnet.model.zones import Range, Zone, ZoneCount, check_zones, zone_counts
 
-__all__ = ["Count", "Range", "RunTiles", "ScaleUse", "Tile", "ZoneCount", "count_image", "gather", "look", "range_of"]
+__all__ = ["Count", "Range", "RunTiles", "ScaleUse", "Tile", "ZoneCount", "count_image", "look", "range_of"]
 
 # Tiles in, their maps out, in order. Lazy on both sides: the tiles of a huge image are never all in memory.
 RunTiles = Callable[[Iterator[Tile]], Iterator[Maps]]
 
 MAX_SATURATED = 0.05
-LEAST_DOUBT = 0.01  # keeps the doubt of an image without people finite: it is 1
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleUse:
-    """A scale at which a part of the image was counted."""
-
-    scale: float  # times the image's size
-    share: float  # of the image's cells that were counted at it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,12 +57,12 @@ def count_image(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTile
     """Count the people in an RGB image [height, width, 3] and in each zone of it."""
     height, width = image.shape[:2]
     check_zones(zones, width, height)
-    found = _passes(image, artifact, run_tiles)
-    counts, owners = gather(found, width, height, artifact.cell)
+    found = _parts(image, artifact, run_tiles)
+    counts, scales, scale_map = assembled(found, width, height, artifact.cell)
     total = float(counts.sum(dtype=np.float64))
-    saturated = _saturated(found, artifact.cell)
-    doubt = _doubt(found, artifact.cell)
-    familiarity = _familiarity(found)
+    saturated = saturated_share(found, artifact.cell)
+    doubt = doubt_of(found, artifact.cell)
+    familiarity = familiarity_of(found)
     unfamiliar = familiarity is not None and is_unfamiliar(familiarity, artifact)
     return Count(
         count=total,
@@ -84,16 +77,25 @@ def count_image(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTile
         saturated=saturated,
         warnings=_warnings(saturated, unfamiliar),
         cell=artifact.cell,
-        scales=tuple(
-            ScaleUse(one.size[0] / width if artifact.scales else artifact.scale, float((owners == index).mean()))
-            for index, one in enumerate(found.passes)
-        ),
-        scale_map=owners,
-        classes=found.passes[0].answer.classes if artifact.scales is None else (),
+        scales=scales,
+        scale_map=scale_map,
+        classes=found[0].passes.passes[0].answer.classes if artifact.scales is None else (),
         familiarity=familiarity,
         unfamiliar=unfamiliar,
         doubt=doubt,
     )
+
+
+def _parts(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTiles) -> list[Part]:
+    """What the network finds in each of the pictures that the image is made of; most images are one."""
+    height, width = image.shape[:2]
+    boxes = [(0, 0, width, height)] if artifact.scales is None else seamless(image, artifact.cell)
+    found = []
+    for x, y, width, height in boxes:
+        passes = _passes(image[y : y + height, x : x + width], artifact, run_tiles)
+        scales = tuple(one.size[0] / width if artifact.scales else artifact.scale for one in passes.passes)
+        found.append(Part((x, y, width, height), passes, scales))
+    return found
 
 
 def _passes(image: NDArray[np.uint8], artifact: Artifact, run_tiles: RunTiles) -> Passes:
@@ -147,18 +149,6 @@ def look(
     return Answer(counts, maps.variance, *_occupied(maps, artifact), classes=maps.classes, familiarity=maps.familiarity)
 
 
-def gather(found: Passes, width: int, height: int, cell: int) -> tuple[Counts, NDArray[np.uint8]]:
-    """The image's count map and, of the same shape, the pass that each of its cells comes from."""
-    owners = cell_owners(found.owner, (width, height), cell)
-    counts = np.zeros(owners.shape, np.float32)
-    for index, one in enumerate(found.passes):
-        own = one.answer.counts
-        if one.size != (width, height):
-            own = regrid(own, (width, height), one.size, cell)
-        np.copyto(counts, own, where=owners == index)
-    return counts, owners
-
-
 def _occupied(maps: Maps, artifact: Artifact) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Occupied cells, and those of them that lie in a head's densest class; a regression network has no classes."""
     if not maps.classes:
@@ -169,34 +159,6 @@ def _occupied(maps: Maps, artifact: Artifact) -> tuple[NDArray[np.bool_], NDArra
     for classes, head in zip(maps.classes, artifact.heads, strict=True):
         densest |= classes >= head.densest_class(artifact.t_max)
     return occupied, densest & occupied
-
-
-def _saturated(found: Passes, cell: int) -> float:
-    """The share of occupied cells that lie in the densest class, each cell in the pass that counts it."""
-    occupied = densest = 0
-    for index, one in enumerate(found.passes):
-        own = cell_owners(found.owner, one.size, cell) == index
-        occupied += int((one.answer.occupied & own).sum())
-        densest += int((one.answer.densest & own).sum())
-    return densest / occupied if occupied else 0.0
-
-
-def _doubt(found: Passes, cell: int) -> float | None:
-    """How unsure the network is of the cells that it counts, each cell in the pass that counts it."""
-    variance = squares = LEAST_DOUBT
-    for index, one in enumerate(found.passes):
-        if one.answer.variance is None:
-            return None
-        own = cell_owners(found.owner, one.size, cell) == index
-        variance += float(one.answer.variance[own].sum(dtype=np.float64))
-        squares += float((one.answer.counts[own].astype(np.float64) ** 2).sum())
-    return variance / squares
-
-
-def _familiarity(found: Passes) -> float | None:
-    """The mean over all cells of the first pass, which sees the whole image: a missed crowd has no occupied cells."""
-    cells = found.passes[0].answer.familiarity
-    return None if cells is None else float(cells.mean(dtype=np.float64))
 
 
 def is_unfamiliar(familiarity: float, artifact: Artifact) -> bool:

@@ -12,8 +12,9 @@ from itertools import product
 import numpy as np
 
 from uepnet.model.artifact import Artifact, Scales
-from uepnet.model.count import RunTiles, count_image, gather, look
+from uepnet.model.count import RunTiles, count_image, look
 from uepnet.model.detail import spectra
+from uepnet.model.parts import gather
 from uepnet.model.passes import Answer, Size, run_passes, work
 from uepnet.model.regions import Box
 from uepnet.model.tiling import windows

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 from support.scenes import spectra_of
-from support.toy import WHITE_COUNT, toy_artifact, toy_model
+from support.toy import WHITE_COUNT, ToyRun, toy_artifact, toy_model
 
-from uepnet.model.artifact import Artifact, Calibration, Head, Scales, Tiling
+from uepnet.model.artifact import Calibration, Head, Scales, Tiling
 from uepnet.model.count import ScaleUse, Tile, count_image, look
 from uepnet.model.counter import Counter
 from uepnet.model.decode import Maps, regrid
 from uepnet.model.errors import Cancelled, ImageError, InferenceError, ZoneError
-from uepnet.model.intervals import classify
 from uepnet.model.passes import first_size
 from uepnet.model.tiling import windows
 from uepnet.model.zones import Zone
@@ -25,28 +24,6 @@ LEFT_HALF = Zone(name="left", units="fractions", polygon=((0, 0), (0.5, 0), (0.5
 
 def noise(width: int, height: int) -> NDArray[np.uint8]:
     return np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
-
-
-def brightness(tile: Tile, cell: int = 8) -> NDArray[np.float32]:
-    """The toy network's counts: a cell's mean grey value / 255 * 5."""
-    height, width = tile.shape[:2]
-    means = tile.reshape(height // cell, cell, width // cell, cell, 3).mean(axis=(1, 3, 4))
-    return (means / 255 * WHITE_COUNT).astype(np.float32)
-
-
-class ToyRun:
-    """A RunTiles that counts brightness and remembers the tiles' shapes."""
-
-    def __init__(self, artifact: Artifact) -> None:
-        self.artifact = artifact
-        self.shapes: list[tuple[int, ...]] = []
-
-    def __call__(self, tiles: Iterator[Tile]) -> Iterator[Maps]:
-        for tile in tiles:
-            self.shapes.append(tile.shape)
-            counts = brightness(tile)
-            classes = tuple(classify(counts, head.borders) for head in self.artifact.heads)
-            yield Maps(classes, None if self.artifact.decoding == "argmax" else counts)
 
 
 @pytest.mark.parametrize("decoding", ["argmax", "expectation", "regression"])
@@ -251,9 +228,11 @@ def crowd_in_a_corner(width: int, height: int) -> NDArray[np.uint8]:
 
 @pytest.fixture(scope="module")
 def sharp() -> Iterator[None]:
-    """Drawn areas of one colour have no detail, and the passes would end early: these tests are about the passes."""
+    """Drawn areas of one colour have no detail, and the passes would end early; their edges would be seams: these tests
+    are about the passes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("uepnet.model.count.spectra", lambda image, centres: spectra_of([1.0] * len(centres)))
+        patch.setattr("uepnet.model.count.seamless", lambda image, cell: [(0, 0, image.shape[1], image.shape[0])])
         yield
 
 

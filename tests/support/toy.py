@@ -6,10 +6,13 @@ keeps the contract (inputs, outputs, metadata, hashes) and looks at each cell al
 
 import hashlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from uepnet.model.artifact import (
@@ -22,6 +25,9 @@ from uepnet.model.artifact import (
     Precision,
     Tiling,
 )
+from uepnet.model.decode import Maps
+from uepnet.model.intervals import classify
+from uepnet.model.tiling import Tile
 
 WHITE_COUNT = 5.0  # people in a white cell
 HEADS = (
@@ -114,3 +120,25 @@ def toy_graph(artifact: Artifact, white_count: float = WHITE_COUNT) -> onnx.Mode
     )
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def brightness(tile: Tile, cell: int = 8) -> NDArray[np.float32]:
+    """The toy network's counts: a cell's mean grey value / 255 * 5."""
+    height, width = tile.shape[:2]
+    means = tile.reshape(height // cell, cell, width // cell, cell, 3).mean(axis=(1, 3, 4))
+    return (means / 255 * WHITE_COUNT).astype(np.float32)
+
+
+class ToyRun:
+    """A RunTiles that counts brightness and remembers the tiles' shapes."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __call__(self, tiles: Iterator[Tile]) -> Iterator[Maps]:
+        for tile in tiles:
+            self.shapes.append(tile.shape)
+            counts = brightness(tile)
+            classes = tuple(classify(counts, head.borders) for head in self.artifact.heads)
+            yield Maps(classes, None if self.artifact.decoding == "argmax" else counts)
