@@ -21,7 +21,7 @@ from uepnet.model.regions import Box
 from uepnet.model.scale import resized_part, scaled_size
 from uepnet.model.seams import seamless
 from uepnet.model.stitch import stitch
-from uepnet.model.tiling import Tile, Window, cells_shape, cut, padded, windows, windows_of
+from uepnet.model.tiling import Tile, Window, cells_shape, cut, margins, windows, windows_of
 from uepnet.model.zones import Range, Zone, ZoneCount, check_zones, zone_counts
 
 __all__ = ["Count", "Range", "RunTiles", "ScaleUse", "Tile", "ZoneCount", "count_image", "look", "range_of"]
@@ -129,7 +129,11 @@ def look(
     def tile(window: Window) -> Tile:
         if same:
             return cut(image, window, padding)
-        return padded(resized_part(image, size, window.within(*size)), window, padding)
+        box = window.within(*size)
+        width, height = box[2:]
+        made = margins(window, width, height, padding)
+        resized_part(image, size, box, into=made[:height, :width])
+        return made
 
     def tiles() -> Iterator[Tile]:
         for window in places:

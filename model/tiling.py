@@ -114,8 +114,14 @@ def padded(inside: Tile, window: Window, padding_colour: tuple[int, int, int]) -
     if inside.shape[:2] == (window.height, window.width):
         return inside
     height, width = inside.shape[:2]
-    tile = np.empty((window.height, window.width, 3), np.uint8)
+    tile = margins(window, width, height, padding_colour)
     tile[:height, :width] = inside
+    return tile
+
+
+def margins(window: Window, width: int, height: int, padding_colour: tuple[int, int, int]) -> Tile:
+    """A tile with the padding around a part of `width` x `height` pixels, which is yet to be filled in."""
+    tile = np.empty((window.height, window.width, 3), np.uint8)
     tile[:height, width:] = padding_colour  # the margins alone: filling a whole tile costs a fifth of the host's work
     tile[height:] = padding_colour
     return tile

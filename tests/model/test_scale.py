@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
-from uepnet.model.scale import resized, resized_part, scaled_size
+from uepnet.model.scale import FILTER, resized, resized_part, scaled_size
 from uepnet.model.tiling import cut, padded, windows
 
 # Pillow rounds after each axis, and which comes first depends on the sizes: half a level, grown by the second axis'
@@ -52,3 +53,17 @@ def test_a_part_of_very_many_pixels_is_made_in_strips(monkeypatch: pytest.Monkey
     whole = resized(image, 0.5)
     monkeypatch.setattr("uepnet.model.scale.MAX_SOURCE_PIXELS", 20_000)
     assert np.abs(resized(image, 0.5).astype(int) - whole).max() <= ROUNDING
+
+
+def test_an_image_that_shrinks_to_half_is_made_of_the_means_of_its_blocks() -> None:
+    image = noise(400, 300)
+    means = image.reshape(150, 2, 200, 2, 3).mean(axis=(1, 3))
+    assert np.abs(resized_part(image, (200, 150), (0, 0, 200, 150)) - means).max() <= 0.5
+
+
+@pytest.mark.parametrize("scale", [0.26, 0.5])
+def test_smooth_pixels_stay_in_place_when_blocks_are_averaged(scale: float) -> None:
+    across, down = np.meshgrid(np.arange(403), np.arange(301))
+    ramp = np.stack([across / 2, down / 2, np.full_like(down, 90)], axis=-1).astype(np.uint8)
+    wanted = np.asarray(Image.fromarray(ramp).resize(scaled_size(403, 301, scale), FILTER)).astype(int)
+    assert np.abs(resized(ramp, scale) - wanted).max() <= 2
