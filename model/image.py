@@ -66,7 +66,7 @@ _UPRIGHT: dict[int, tuple[Image.Transpose | None, bool, int, int]] = {
     7: (Image.Transpose.TRANSVERSE, True, -1, -1),
     8: (Image.Transpose.ROTATE_90, True, -1, 1),
 }
-STRIP_PIXELS = 2**20
+STRIP_PIXELS = 2**17  # what is copied of them stays in the cache of a core
 Shape = tuple[int, int, int]
 Check = Callable[[], None]  # called between the steps of long work; raises when nobody waits for it any more
 

@@ -2,7 +2,8 @@
 
 It decodes what strangers send, so it has little to lose: no keys, no network, no model; the kernel bounds its memory
 and its processor time, and the service kills it when nobody waits for its image any more. Messages go over a socket
-that is the process's file descriptor 0; bytes and pixels go in shared memory, whose descriptors travel with them.
+that is the process's file descriptor 0; bytes and pixels go in the service's shared memory, whose descriptors come with
+the message.
 """
 
 import json
@@ -54,12 +55,14 @@ def main() -> None:
     with socket.socket(fileno=0) as connection:
         connection.send(READY)
         while True:
-            message, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 1)
+            message, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 2)
             if not message:
                 return
             _bound_cpu_time(limits.cpu_seconds)
-            answer = _measured if message == MEASURE else _decoded
-            _answer(connection, partial(answer, _content(descriptors[0]), limits))
+            answer = partial(_measured, limits) if message == MEASURE else partial(_decoded, limits, descriptors[1])
+            connection.send(_told(partial(answer, _content(descriptors[0]))))
+            for descriptor in descriptors[1:]:
+                os.close(descriptor)
             _keep_little_memory()
 
 
@@ -69,35 +72,32 @@ def _content(descriptor: int) -> bytes:
         return file.read()
 
 
-def _answer(connection: socket.socket, answer: Callable[[], tuple[dict[str, Any], int | None]]) -> None:
-    """Send what `answer` tells, and the descriptor of its pixels, or why there are none."""
+def _told(answer: Callable[[], dict[str, Any]]) -> bytes:
+    """What `answer` tells, or why it has nothing to tell."""
     try:
-        told, descriptor = answer()
+        told = answer()
     except ImageError as error:
-        told, descriptor = {"too_large": isinstance(error, ImageTooLarge), "error": str(error)}, None
-    socket.send_fds(connection, [json.dumps(told).encode()], [] if descriptor is None else [descriptor])
-    if descriptor is not None:
-        os.close(descriptor)
+        told = {"too_large": isinstance(error, ImageTooLarge), "error": str(error)}
+    return json.dumps(told).encode()
 
 
-def _measured(content: bytes, limits: DecodeLimits) -> tuple[dict[str, Any], None]:
-    return {"pixels": pixels_of(content, limits.max_pixels, limits.max_side)}, None
+def _measured(limits: DecodeLimits, content: bytes) -> dict[str, Any]:
+    return {"pixels": pixels_of(content, limits.max_pixels, limits.max_side)}
 
 
-def _decoded(content: bytes, limits: DecodeLimits) -> tuple[dict[str, Any], int]:
-    descriptor = shared_memory()
-    try:
-        pixels = load_image(content, limits.max_pixels, limits.max_side, partial(_mapped, descriptor))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return {"shape": list(pixels.shape)}, descriptor
+def _decoded(limits: DecodeLimits, place: int, content: bytes) -> dict[str, Any]:
+    """The pixels go to the shared memory `place`."""
+    pixels = load_image(content, limits.max_pixels, limits.max_side, partial(_mapped, place))
+    return {"shape": list(pixels.shape)}
 
 
-def _mapped(descriptor: int, shape: Shape) -> NDArray[np.uint8]:
+def _mapped(place: int, shape: Shape) -> NDArray[np.uint8]:
     """An array in shared memory: a copy there would double what the pixels take."""
-    os.ftruncate(descriptor, math.prod(shape))
-    return np.frombuffer(mmap.mmap(descriptor, 0), np.uint8).reshape(shape)
+    size = math.prod(shape)
+    if os.fstat(place).st_size < size:
+        os.ftruncate(place, size)
+    at_once = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)  # not page by page, as they are written
+    return np.frombuffer(mmap.mmap(place, size, at_once), np.uint8).reshape(shape)
 
 
 def _keep_little_memory() -> None:

@@ -10,6 +10,7 @@ service.
 
 import json
 import logging
+import math
 import mmap
 import os
 import select
@@ -17,7 +18,8 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -40,6 +42,9 @@ CHECK_SECONDS = 0.2  # how often a waiting thread looks whether anybody still wa
 # 16 bytes per pixel. Of 50 megapixels a decoder gets 1.1 GB, of which the interpreter leaves 80 MB unused.
 MEMORY_PER_PIXEL = 18
 MEMORY_OF_INTERPRETER = 192 * 2**20  # address space of Python with numpy and Pillow, and room for what is no pixel
+# Shared memory of images that are done, kept for the next ones: the system would clear new memory for each. A decoder
+# keeps what one image leaves that is counted while it decodes another, and no more than a camera's image takes.
+KEPT_PLACES, KEPT_PLACE_BYTES = 2, 16 * 2**20
 # One thread for BLAS, which decoding does not use. Blocks of more than 16 MiB go back to the system at once; smaller
 # ones are kept, as new memory for each image would double the time of decoding a small one.
 ENVIRONMENT = {
@@ -133,57 +138,76 @@ class _DecoderProcess:
         self._readable.register(self._socket, select.POLLIN)
         self.is_alive = True
         self._ready = False
+        self._places: list[int] = []  # descriptors of shared memory that is free
 
     def decode(self, content: bytes | bytearray, check: Callable[[], None]) -> NDArray[np.uint8]:
-        told, descriptors = self._ask(DECODE, content, check)
         try:
-            memory = mmap.mmap(descriptors[0], 0, prot=mmap.PROT_READ)
-        finally:
-            os.close(descriptors[0])
-        return np.frombuffer(memory, np.uint8).reshape(told["shape"])  # unmapped with the last view of it
+            place = self._places.pop()
+        except IndexError:
+            place = shared_memory()
+        try:
+            shape = self._ask(DECODE, content, check, place)["shape"]
+            pixels = np.frombuffer(mmap.mmap(place, math.prod(shape), prot=mmap.PROT_READ), np.uint8)
+        except BaseException:
+            self._free(place)
+            raise
+        weakref.finalize(pixels, self._free, place).atexit = False  # once the last view of it is gone, too
+        return pixels.reshape(shape)
 
     def measure(self, content: bytes | bytearray, check: Callable[[], None]) -> int:
-        return int(self._ask(MEASURE, content, check)[0]["pixels"])
+        return int(self._ask(MEASURE, content, check)["pixels"])
 
-    def _ask(
-        self, what: bytes, content: bytes | bytearray, check: Callable[[], None]
-    ) -> tuple[dict[str, Any], list[int]]:
-        """What the process tells, and the descriptors that come with it."""
+    def _free(self, place: int) -> None:
+        """Nobody uses this shared memory any more. Runs on any thread."""
+        if len(self._places) < KEPT_PLACES and os.fstat(place).st_size <= KEPT_PLACE_BYTES:
+            self._places.append(place)
+        else:
+            os.close(place)
+        if not self.is_alive:
+            self._close_places()
+
+    def _close_places(self) -> None:
+        with suppress(IndexError):
+            while True:
+                os.close(self._places.pop())
+
+    def _ask(self, what: bytes, content: bytes | bytearray, check: Callable[[], None], *places: int) -> dict[str, Any]:
+        """What the process tells; `places` are the shared memory for what else it answers."""
         try:
             self._wait_until_ready(check)
-            self._send(what, content)
-            message, descriptors = self._receive(check)
+            self._send(what, content, places)
+            message = self._receive(check)
         except ConnectionError:
-            message, descriptors = b"", []
+            message = b""
         if not message:
             raise self._death()
         told: dict[str, Any] = json.loads(message)
         if "error" in told:
             raise (ImageTooLarge if told["too_large"] else ImageError)(told["error"])
-        return told, descriptors
+        return told
 
     def _wait_until_ready(self, check: Callable[[], None]) -> None:
-        if not self._ready and self._receive(check)[0] != READY:
+        if not self._ready and self._receive(check) != READY:
             raise ConnectionError
         self._ready = True
 
-    def _receive(self, check: Callable[[], None]) -> tuple[bytes, list[int]]:
+    def _receive(self, check: Callable[[], None]) -> bytes:
         while not self._readable.poll(1000 * CHECK_SECONDS):
             check()
-        message, descriptors, _, _ = socket.recv_fds(self._socket, MESSAGE_BYTES, 1)
-        return message, descriptors
+        return self._socket.recv(MESSAGE_BYTES)
 
     def kill(self) -> None:
         self.is_alive = False
+        self._close_places()
         self._process.kill()
         self._process.wait()
         self._socket.close()
 
-    def _send(self, what: bytes, content: bytes | bytearray) -> None:
+    def _send(self, what: bytes, content: bytes | bytearray, places: Sequence[int]) -> None:
         with os.fdopen(shared_memory(), "wb") as memory:
             memory.write(content)
             memory.flush()
-            socket.send_fds(self._socket, [what], [memory.fileno()])
+            socket.send_fds(self._socket, [what], [memory.fileno(), *places])
 
     def _death(self) -> Exception:
         """Why the process has ended in the middle of an image."""

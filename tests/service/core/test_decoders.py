@@ -79,6 +79,36 @@ def test_pixels_are_those_of_decoding_in_this_process(pool: DecoderPool, kind: s
         assert np.array_equal(pool.decode(given, still_waiting), load_image(content))
 
 
+def test_shared_memory_is_used_again_once_nobody_looks_at_its_image(pool: DecoderPool) -> None:
+    (process,) = children()
+    images = [PHOTO[::-1], PHOTO[:, ::-1], PHOTO[:300]]
+    first = pool.decode(encoded(PHOTO, "PNG"), still_waiting)[100:]  # a part of an image keeps all of it
+    for image in images:
+        assert np.array_equal(pool.decode(encoded(image, "PNG"), still_waiting), image)
+        assert np.array_equal(first, PHOTO[100:])
+    del first
+    kept = shared_memories()
+    assert len(kept) == 2  # that of the first image, and that of all others
+    for image in images:
+        assert np.array_equal(pool.decode(encoded(image, "PNG"), still_waiting), image)
+    assert shared_memories() == kept
+    assert children() == {process}
+    pool.stop()
+    assert not shared_memories() & kept
+
+
+def shared_memories() -> set[int]:
+    """The inodes of images that this process has in shared memory."""
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            if "uepnet-image" in str(descriptor.readlink()):
+                found.add(descriptor.stat().st_ino)
+        except FileNotFoundError:
+            continue
+    return found
+
+
 def test_errors_are_those_of_decoding_in_this_process(pool: DecoderPool) -> None:
     for content in (b"", b"no image", encoded(PHOTO)[:1000], encoded(grey(40_000, 1))):
         with pytest.raises(ImageError) as here:
