@@ -94,8 +94,10 @@ def serve(
 
     from uepnet.model.runtime import BUNDLED
     from uepnet.service.http.server import HttpServer, bind
+    from uepnet.service.memory import return_large_blocks
     from uepnet.service.settings import Settings
 
+    return_large_blocks()  # as `uepnet serve` does
     chosen = Settings(port=0, model=model, **settings)
     runtime = None
     if sleep_seconds is not None:
