@@ -1,5 +1,6 @@
 """From JPEG to count in every engine and precision, in turns: seconds, CPU seconds, and the counts' differences."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,13 +9,14 @@ from typing import Any
 
 from PIL import Image
 
+from uepnet.model import scale
 from uepnet.model.count import count_image
 from uepnet.model.errors import ModelError
 from uepnet.model.image import KEPT_BLOCKS, load_image
 from uepnet.model.runtime import Runtime
 
 BASE = "onnxruntime fp32"
-BEFORE = "onnxruntime int8, memory not kept"  # how images were decoded and resized in 0.1
+BEFORE = "onnxruntime int8, resized as in 0.1"  # by Pillow alone, whose memory was not kept from image to image
 
 Work = Callable[[bytes], float]
 
@@ -47,7 +49,7 @@ def _ways(model: Path, threads: int) -> Iterator[tuple[str, Work]]:
                 continue  # no such file, not installed, or not on this processor
             yield f"{engine} {precision}", _counter(runtime)
             if (engine, precision) == ("onnxruntime", "int8"):
-                yield BEFORE, _without_kept_memory(_counter(runtime))
+                yield BEFORE, _resized_by_pillow(_counter(runtime))
 
 
 def _counter(runtime: Runtime) -> Work:
@@ -57,13 +59,16 @@ def _counter(runtime: Runtime) -> Work:
     return work
 
 
-def _without_kept_memory(work: Work) -> Work:
+def _resized_by_pillow(work: Work) -> Work:
     def slower(image: bytes) -> float:
+        now = scale.ENLARGED, scale.NEARLY
+        scale.ENLARGED, scale.NEARLY = math.inf, 0.0
         Image.core.set_blocks_max(0)  # type: ignore[attr-defined]
         try:
             return work(image)
         finally:
             Image.core.set_blocks_max(KEPT_BLOCKS)  # type: ignore[attr-defined]
+            scale.ENLARGED, scale.NEARLY = now
 
     return slower
 
@@ -103,3 +108,30 @@ def _row(
 
 def _apart(counts: Sequence[float], truth: Sequence[float]) -> list[float]:
     return [abs(a - b) / max(b, 1.0) for a, b in zip(counts, truth, strict=True)]
+
+
+def show(rows: Sequence[dict[str, Any]]) -> None:
+    """A table of at most 80 columns; `--json` has every figure."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    title = "From JPEG to count. Times: by CPU seconds. Apart: counts, mean and worst."
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style="")
+    table.add_column("way", max_width=24)
+    names = ("seconds", "CPU\nseconds", "times\nfp32", "times\n0.1", "apart from\nfp32", "apart from\nonnxruntime")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row["way"],
+            *(f"{row[name]:.3f}" for name in ("seconds", "cpu_seconds")),
+            *("-" if row[name] is None else f"{row[name]:.2f}" for name in ("times_fp32_cpu", "times_before_cpu")),
+            _percent(row["count_difference"], row["worst"]),
+            _percent(row["from_onnxruntime"], row["worst_from_onnxruntime"]),
+        )
+    Console(highlight=False).print(table)
+
+
+def _percent(mean: float | None, worst: float | None) -> str:
+    return "-" if mean is None or worst is None else f"{mean:.1%} {worst:.1%}"

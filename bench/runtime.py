@@ -63,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from uepnet.bench.engines import counts
+    from uepnet.bench.engines import show as show_counts
     from uepnet.bench.machine import machine
     from uepnet.bench.pictures import pictures
     from uepnet.bench.tiles import enlarged, halos, sizes
@@ -86,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"machine": machine(), "rows": rows}, indent=2))
     else:
         for question in args.only:
-            _show([row for row in rows if row["question"] == question])
+            show = show_counts if question == "count" else _show
+            show([row for row in rows if row["question"] == question])
     return 0
 
 

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from support.toy import toy_model
 
+from uepnet.bench.engines import show
 from uepnet.bench.pictures import drawn, pictures
 from uepnet.bench.runtime import backends, multiply_adds, peak_multiply_adds
 from uepnet.bench.tiles import sizes
@@ -88,12 +89,26 @@ def test_engines_are_compared_from_jpeg_to_count(tmp_path: Path, capsys: pytest.
     model = toy_model(tmp_path, "expectation", precisions=("fp32", "int8"))
     assert main(["bench", "runtime", "--model", str(model), "--only", "count", "--rounds", "2", "--json"]) == 0
     rows = {row["way"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
-    assert {"onnxruntime fp32", "onnxruntime int8", "onnxruntime int8, memory not kept"} <= set(rows)
+    assert {"onnxruntime fp32", "onnxruntime int8", "onnxruntime int8, resized as in 0.1"} <= set(rows)
     assert rows["onnxruntime fp32"]["times_fp32"] == 1 and rows["onnxruntime fp32"]["count_difference"] == 0
     assert all(row["seconds"] > 0 and row["count_difference"] < 0.01 for row in rows.values())
     assert rows["onnxruntime int8"]["from_onnxruntime"] is None
     if find_spec("openvino") is not None:
         assert rows["openvino int8"]["worst_from_onnxruntime"] < 0.01
+
+
+def test_the_comparison_of_engines_can_be_read_in_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    figures = {"seconds": 12.3456, "cpu_seconds": 23.4567, "times_fp32_cpu": 0.123, "times_before_cpu": 1.234}
+    apart = {"count_difference": 0.0123, "worst": 0.1234, "from_onnxruntime": 0.0234, "worst_from_onnxruntime": 0.2345}
+    show([{"way": "onnxruntime int8, resized as in 0.1", **figures, **apart}])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = " ".join(lines)
+    for figure in ("12.346", "23.457", "0.12", "1.23", "1.2% 12.3%", "2.3% 23.4%", "onnxruntime int8,"):
+        assert figure in shown
 
 
 def test_more_pixels_of_the_same_picture_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
