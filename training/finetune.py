@@ -5,35 +5,38 @@ all the others and counts this one: errors on pictures that a copy has not seen 
 the old model was trained on it cannot be measured with: in a second round the new pictures alone are cut into runs. The
 model that is kept is the mean of the copies' weights: they lie close together, and their mean has learnt from every
 picture without another training. The weights halfway between this mean and the old ones, and the old weights
-themselves, are tried, too. Each candidate gets the factor on its counts that fits the held-back pictures.
+themselves, are tried, too, each with and without the factor on its counts that fits the held-back pictures.
 
 What the model knew is kept: its intervals, kernel, scale and decoding, the statistics of its norms, the first stages
-of its encoder. A quarter of the tiles are drawn: empty scenes and crowds. A new model that counts people in empty
-scenes is not kept.
+of its encoder. A fifth of the tiles are drawn: empty scenes and crowds. Another fifth are strange pictures, labelled
+with what the old model counts in them (`training.data.rehearsal`). A new model that counts people in empty scenes is
+not kept.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from uepnet.model.artifact import Artifact
 from uepnet.model.count import count_image
 from uepnet.model.errors import DataError, ModelError
 from uepnet.model.network import UEPNet, build
 from uepnet.training import conformal, familiarity
-from uepnet.training.config import STAGES, Config
+from uepnet.training.config import Config
 from uepnet.training.count_factor import corrected, factor_of, rescaled_heads
 from uepnet.training.data.batches import Positions, loader
 from uepnet.training.data.dataset import Sample, total_people
+from uepnet.training.data.rehearsal import Labelled, rehearsal
 from uepnet.training.data.seen import digest, seen_by
 from uepnet.training.data.synthetic import KINDS
 from uepnet.training.evaluate import Result, evaluate, torch_runner
+from uepnet.training.finetune_recipe import CROWD_SHARE, REHEARSED_SHARE, faster, scale_range, usual_steps
 from uepnet.training.folds import folds, mean_of, spread
+from uepnet.training.mixed_weights import State, blend, mean_weights
 from uepnet.training.pace import Pace
 from uepnet.training.run_state import RunState
 from uepnet.training.schedule import Schedule
@@ -44,28 +47,11 @@ FEWEST = 10  # pictures
 FOLDS = 4
 MEASURED = (20, 120)  # pictures that are counted before and after: at least, at most
 LEAST_STEPS = 12
-EMPTY_SHARE, CROWD_SHARE = 0.2, 0.05  # of the tiles
-FROZEN = 3  # stages of the encoder
+REHEARSED, REHEARSED_SEED = 40, 7_040  # tiles for each copy
 STRENGTHS = (1.0, 0.5, 0.0)  # how far from the old weights (0) to the mean of the copies (1)
 STRANGER = 0.9  # the threshold of familiarity, as a share of the lowest familiarity of the pictures
-CLEARLY = 0.98  # a lower strength is chosen if its error is below this share of the error at full strength
-NARROWER, WIDER = 0.8, 1.25  # the random scale of tiles, as factors on the scale of counting
-RARELY = 0.1  # a scale that counts a smaller share of the pictures is not trained at
+CLEARLY = 0.98  # another trial than the copies as they are is chosen if its error is below this share of theirs
 EMPTY_SIDE, EMPTY_SEED, EMPTY_MORE = 320, 40_510, 0.3  # drawn scenes that must stay empty: pixels, seed, people
-RECIPE = {
-    "train_on": "all",
-    "fixed_norms": True,
-    "encoder_rate": 0.1,
-    "lr": 2e-4,
-    "weight_decay": 1e-2,
-    "crop": 576,
-    "batch": 2,
-    "jitter": 0.3,
-    "empty_share": EMPTY_SHARE,
-    "keep": "last",
-}
-
-State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -107,18 +93,19 @@ def finetune(start: Start, samples: Sequence[Sample], config: Config, pace: Pace
     held = _HeldBack(runs, known, before, counter.empty(start.weights))
     config = config.changed(scale=scale_range(before))
     config = _quicker(start, samples, config, pace, device)
-    wanted = steps or 40 + round(6 * len(samples) ** 0.5)
-    chosen = steps or pace.steps(wanted, parts, LEAST_STEPS)
-    pace.plan("step", chosen * parts)
-    config = config.changed(steps=chosen, warm_up=max(1, chosen // 6))
+    seen = [[sample for index, sample in enumerate(samples) if index not in part] for part in cut]
+    rehearsed = [counter.rehearsal(others, config.crop, number) for number, others in enumerate(seen)]
+    config = config.changed(steps=steps or pace.steps(usual_steps(len(samples)), parts, LEAST_STEPS))
+    setups = []
     copies, log = [], []
-    for number, part in enumerate(cut):
-        seen = [sample for index, sample in enumerate(samples) if index not in part]
-        setup = config.changed(seed=config.seed + number)
-        weights, values = _train_copy(start, seen, setup, pace, device, f"training copy {number + 1} of {parts}")
+    for number in range(parts):
+        setups.append(_in_time(config, pace, parts - number, steps))
+        setup = setups[-1].changed(seed=config.seed + number)
+        text = f"training copy {number + 1} of {parts}"
+        weights, values = _train_copy(start, seen[number], setup, pace, device, text, rehearsed[number])
         copies.append(weights)
         log += [entry | {"copy": float(number + 1)} for entry in values]
-    return _decide(start, held, _best_strength(start, copies, held, counter), config, log)
+    return _decide(start, held, _best_trial(start, copies, held, counter), setups[0], log)
 
 
 def unseen(artifact: Artifact, samples: Sequence[Sample]) -> tuple[list[int], int]:
@@ -161,7 +148,8 @@ class _Trial:
         return float(np.mean([abs(result.error) for result in self.results]))
 
 
-def _best_strength(start: Start, copies: Sequence[State], held: _HeldBack, counter: "_Counter") -> _Trial:
+def _best_trial(start: Start, copies: Sequence[State], held: _HeldBack, counter: "_Counter") -> _Trial:
+    """The first of the trials that leave empty scenes empty, or another whose error is clearly smaller."""
     trials = []
     for strength in STRENGTHS:
         weights = blend(start.weights, mean_weights(copies), strength) if strength else start.weights
@@ -169,12 +157,15 @@ def _best_strength(start: Start, copies: Sequence[State], held: _HeldBack, count
         for copy, run in zip(copies, held.runs, strict=True) if strength else ():
             text = f"counting held-back pictures, strength {strength:g}"
             results += counter.results(run, blend(start.weights, copy, strength), text)
-        factor = factor_of(results) if start.artifact.heads else 1.0  # a regression network has no proxies
-        people = (counter.empty(weights) if strength else held.empty) * factor
-        honest = corrected(results, held.lengths) if start.artifact.heads else results
-        trials.append(_Trial(strength, factor, weights, people, honest))
-    full, *less = [trial for trial in trials if trial.empty <= held.empty + EMPTY_MORE] or trials[-1:]
-    return min((trial for trial in less if trial.mae < CLEARLY * full.mae), key=lambda trial: trial.mae, default=full)
+        people = counter.empty(weights) if strength else held.empty
+        if strength or not start.artifact.heads:
+            trials.append(_Trial(strength, 1.0, weights, people, results))
+        if start.artifact.heads:  # a regression network has no proxies that a factor could be built into
+            factor = factor_of(results)
+            trials.append(_Trial(strength, factor, weights, factor * people, corrected(results, held.lengths)))
+    first, *others = [trial for trial in trials if trial.empty <= held.empty + EMPTY_MORE] or trials[-1:]
+    clearly = [trial for trial in others if trial.mae < CLEARLY * first.mae]
+    return min(clearly, key=lambda trial: trial.mae, default=first)
 
 
 def _decide(start: Start, held: _HeldBack, trial: _Trial, config: Config, log: Sequence[dict[str, float]]) -> Verdict:
@@ -244,6 +235,12 @@ class _Counter:
             self.pace.did("picture", time.monotonic() - started, text)
         return found
 
+    def rehearsal(self, samples: Sequence[Sample], side: int, number: int) -> list[Labelled]:
+        """Strange tiles for a copy, with what the old model counts in them."""
+        self.pace.say("preparing")
+        run = torch_runner(self.start.network().to(self.device).eval(), self.start.artifact, self.device)
+        return rehearsal(samples, REHEARSED, side, REHEARSED_SEED + number, run)
+
     def empty(self, weights: State) -> float:
         """People counted in a drawn scene with nobody in it, on average."""
         run = torch_runner(self.start.network(weights).to(self.device).eval(), self.start.artifact, self.device)
@@ -273,14 +270,32 @@ def _quicker(start: Start, samples: Sequence[Sample], config: Config, pace: Pace
     return config.changed(precision=best)
 
 
+def _in_time(config: Config, pace: Pace, copies: int, steps: int) -> Config:
+    """The settings of the next copy, of so many that are left: fewer steps if the machine has become slower."""
+    chosen = steps or pace.steps(config.steps, copies, max(LEAST_STEPS, config.steps // 2))
+    pace.plan("step", chosen * copies)
+    return config.changed(steps=chosen, warm_up=max(1, chosen // 6), lr=config.lr * faster(chosen))
+
+
 def _train_copy(
-    start: Start, samples: Sequence[Sample], config: Config, pace: Pace, device: torch.device, text: str
+    start: Start,
+    samples: Sequence[Sample],
+    config: Config,
+    pace: Pace,
+    device: torch.device,
+    text: str,
+    rehearsed: Sequence[Labelled] = (),
 ) -> tuple[State, list[dict[str, float]]]:
     """The weights of a copy trained on the samples, and its losses."""
     network = start.network().to(device)
     run = RunState(Path(), config, start.artifact, network, make_optimiser(network, config), Schedule(config))
     learn = learner(run, device)
-    tiles = replace(tiles_of(run, list(samples)), crowd_share=CROWD_SHARE)
+    tiles = replace(
+        tiles_of(run, list(samples)),
+        crowd_share=CROWD_SHARE,
+        rehearsed=rehearsed,
+        rehearsed_share=REHEARSED_SHARE,
+    )
     log: list[dict[str, float]] = []
     started = time.monotonic()
     for pixels, counts in loader(tiles, Positions(config.batch, 0, config.steps), config.workers):
@@ -290,49 +305,3 @@ def _train_copy(
         pace.did("step", time.monotonic() - started, text)
         started = time.monotonic()
     return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}, log
-
-
-def recipe(start: Start, data: tuple[tuple[str, str], ...], **chosen: object) -> Config:
-    """The settings of every copy; what concerns intervals, kernel and scale is the old model's own."""
-    artifact = start.artifact
-    settings = artifact.training.get("settings", {})
-    values: dict[str, object] = {
-        "data": data,
-        "encoder": artifact.layout.encoder,
-        "decoder": artifact.layout.decoder,
-        "width": artifact.layout.width,
-        "cell": artifact.cell,
-        "target": "regression" if artifact.decoding == "regression" else "classes",
-        "kernel": str(settings.get("kernel", "")),
-        "freeze": min(FROZEN, STAGES[artifact.layout.encoder] - 1),
-        "input_scale": artifact.scale,
-    }
-    return Config.model_validate(values | RECIPE | chosen)
-
-
-def scale_range(results: Sequence[Result]) -> tuple[float, float]:
-    """The random scale of training tiles: around the scales at which the model counts pictures of this camera."""
-    shares: dict[float, float] = {}
-    for result in results:
-        for use in result.count.scales:
-            shares[round(use.scale, 4)] = shares.get(round(use.scale, 4), 0.0) + use.share / len(results)
-    used = [scale for scale, share in shares.items() if share >= RARELY] or list(shares)
-    return round(NARROWER * min(used), 4), round(WIDER * max(used), 4)
-
-
-def mean_weights(states: Sequence[State]) -> State:
-    """The mean of networks that were trained from the same weights."""
-    return {
-        name: torch.stack([state[name].double() for state in states]).mean(0).to(value.dtype)
-        for name, value in states[0].items()
-    }
-
-
-def blend(old: State, new: State, strength: float) -> State:
-    """The weights at `strength` of the way from old to new."""
-    if strength == 1:
-        return new
-    return {
-        name: (old[name].double() + strength * (value.double() - old[name].double())).to(value.dtype)
-        for name, value in new.items()
-    }

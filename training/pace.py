@@ -25,7 +25,7 @@ class Pace:
     watch: Callable[[WorkLeft], None] = lambda _: None
     started: float = field(default_factory=time.monotonic)
     cost: dict[str, float] = field(default_factory=dict)  # seconds of one unit
-    left: dict[str, int] = field(default_factory=lambda: {"picture": 0, "step": 0})
+    left: dict[str, int] = field(default_factory=dict)
 
     @property
     def elapsed(self) -> float:
@@ -33,18 +33,23 @@ class Pace:
 
     @property
     def remaining(self) -> float:
-        """Seconds of the work that is planned."""
-        planned = sum(number * self.cost.get(kind, 0.0) for kind, number in self.left.items())
-        return planned + EXPORT_SHARE * 60 * self.minutes
+        """Seconds of the work that is planned; all that is left of the minutes until the steps are."""
+        planned = self._cost_of("picture", "step") + EXPORT_SHARE * 60 * self.minutes
+        return planned if "step" in self.left else max(planned, 60 * self.minutes - self.elapsed)
+
+    def _cost_of(self, *kinds: str) -> float:
+        return sum(self.left.get(kind, 0) * self.cost.get(kind, 0.0) for kind in kinds)
 
     def plan(self, kind: str, number: int) -> None:
-        self.left[kind] += number
+        """So many units are left to do."""
+        self.left[kind] = number
 
     def did(self, kind: str, seconds: float, text: str) -> None:
         """One unit is done; a slower or faster machine shows in the next estimate."""
         known = self.cost.get(kind)
         self.cost[kind] = seconds if known is None else 0.9 * known + 0.1 * seconds
-        self.left[kind] = max(0, self.left[kind] - 1)
+        if kind in self.left:
+            self.left[kind] = max(0, self.left[kind] - 1)
         self.say(text)
 
     def say(self, text: str) -> None:
@@ -57,6 +62,6 @@ class Pace:
         return min(number, most, max(least, fit))
 
     def steps(self, wanted: int, runs: int, least: int) -> int:
-        """How many steps each of `runs` trainings can take; `least` even if the time is too short for them."""
-        rest = 60 * self.minutes - self.elapsed - self.remaining
+        """How many steps each of `runs` more trainings can take; `least` even if the time is too short for them."""
+        rest = 60 * (1 - EXPORT_SHARE) * self.minutes - self.elapsed - self._cost_of("picture")
         return max(least, min(wanted, int(rest / (runs * max(1e-6, self.cost["step"])))))

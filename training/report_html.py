@@ -54,7 +54,7 @@ def report(verdict: Verdict, artifact: Artifact, samples: Sequence[Sample]) -> s
         "</div>",
         _pictures(results, artifact, verdict.samples),
         f"<p>Model {html.escape(artifact.name)} {html.escape(artifact.version)}, {len(samples)} labelled pictures, "
-        f"{verdict.config.steps} training steps for each copy.</p></body></html>",
+        f"up to {verdict.config.steps} training steps for each copy.</p></body></html>",
     ]
     return "\n".join(parts)
 

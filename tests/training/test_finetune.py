@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -23,18 +24,12 @@ from uepnet.training.config import Config
 from uepnet.training.count_factor import corrected, factor_of, rescaled_heads
 from uepnet.training.data.dataset import Sample, load
 from uepnet.training.data.seen import digests
-from uepnet.training.evaluate import evaluate, torch_runner
-from uepnet.training.finetune import (
-    Start,
-    blend,
-    finetune,
-    mean_weights,
-    recipe,
-    scale_range,
-    unseen,
-)
+from uepnet.training.evaluate import Result, evaluate, torch_runner
+from uepnet.training.finetune import Start, _best_trial, _Counter, _HeldBack, finetune, unseen
+from uepnet.training.finetune_recipe import faster, recipe, scale_range, usual_steps
 from uepnet.training.finetune_run import new_run, start_from, write_run
 from uepnet.training.folds import Mean
+from uepnet.training.mixed_weights import State, blend, mean_weights
 from uepnet.training.pace import Pace, WorkLeft
 from uepnet.training.prepare import load_network
 from uepnet.training.report_html import report
@@ -71,7 +66,7 @@ def samples(start: Start) -> list[Sample]:
 
 def settings(start: Start, **changes: object) -> Config:
     chosen: dict[str, object] = {"crop": 64, "lr": 3e-3, "threads": 1}
-    return recipe(start, (("csv", "camera"),), **(chosen | changes))
+    return recipe(start.artifact, (("csv", "camera"),), **(chosen | changes))
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +160,45 @@ def test_a_factor_is_fitted_without_the_pictures_that_it_corrects(better: Verdic
     assert factor_of([replace(results[0], truth=0)]) == 1.0
 
 
+class CountsAs:
+    """Stands in for the network: whatever the weights, the pictures get these counts."""
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        self.found = {result.name: result for result in results}
+
+    def results(self, samples: Sequence[Sample], weights: State, text: str) -> list[Result]:
+        return [self.found[sample.name] for sample in samples]
+
+    def empty(self, weights: State) -> float:
+        return 0.1
+
+
+@pytest.mark.parametrize(
+    ("counts", "factor"),
+    [
+        ((11, 9, 10, 11, 9, 10), 1.0),
+        ((8, 8, 8, 8, 8, 8), 1.25),
+        ((7, 7, 7, 12, 12, 12), 1.0),  # what fits one half makes the other worse
+    ],
+)
+def test_a_factor_is_used_where_it_fits_pictures_that_it_was_not_fitted_to(
+    start: Start, samples: list[Sample], better: Verdict, counts: Sequence[float], factor: float
+) -> None:
+    chosen = samples[: len(counts)]
+    pairs = zip(better.after, counts, strict=False)
+    after = [replace(result, truth=10, counted=float(count)) for result, count in pairs]
+    before = [replace(result, counted=30.0) for result in after]
+    held = _HeldBack([chosen[:3], chosen[3:]], known=0, before=before, empty=0.1)
+    trial = _best_trial(start, [start.weights, start.weights], held, cast(_Counter, CountsAs(after)))
+    assert (trial.strength, trial.factor) == (1.0, pytest.approx(factor))
+    assert [result.counted for result in trial.results] == pytest.approx([factor * count for count in counts])
+
+
+def test_fewer_pictures_need_fewer_steps_and_fewer_steps_are_larger() -> None:
+    assert [usual_steps(pictures) for pictures in (20, 60, 200)] == [140, 199, 315]
+    assert [faster(steps) for steps in (10, 160, 200, 5000)] == [2.0, 1.25, 1.0, 0.67]
+
+
 def test_rescaled_heads_are_valid_and_count_so_many_times_as_much(start: Start) -> None:
     for factor in (0.67, 1.0, 1.5):
         made = rescaled_heads(start.artifact, factor)
@@ -238,6 +272,8 @@ def test_pictures_without_any_label_are_refused(start: Start, samples: list[Samp
 def test_the_time_decides_on_steps_and_pictures() -> None:
     moments: list[WorkLeft] = []
     pace = Pace(10.0, moments.append, cost={"picture": 1.0, "step": 2.0})
+    pace.say("measuring")
+    assert 590 < moments[-1].seconds_left <= 600  # nothing is planned yet
     assert pace.pictures(1000, 3, 20, 120) == 60  # 30 % of ten minutes, three times a second each
     assert pace.pictures(15, 3, 20, 120) == 15
     assert pace.steps(100, 4, 12) in (65, 66)  # all but the export's share, over four trainings of two-second steps

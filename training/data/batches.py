@@ -41,6 +41,8 @@ class Tiles(Dataset[tuple[Tensor, Tensor]]):
     crowd_share: float = (
         0.0  # of the tiles that are drawn crowds; without these the network learns that drawings are empty
     )
+    rehearsed: Sequence[tuple[np.ndarray, np.ndarray]] = ()  # ready tiles of the right size, with their counts
+    rehearsed_share: float = 0.0
 
     def __getitem__(self, position: int) -> tuple[Tensor, Tensor]:
         epoch, index = divmod(position, len(self.samples))
@@ -50,6 +52,8 @@ class Tiles(Dataset[tuple[Tensor, Tensor]]):
             tile, counts = self._nobody(rng)
         elif kind < self.empty_share + self.crowd_share:
             tile, counts = self._drawn_crowd(rng)
+        elif self.rehearsed and kind > 1 - self.rehearsed_share:
+            tile, counts = self.rehearsed[int(rng.integers(len(self.rehearsed)))]
         else:
             order = np.random.default_rng((self.seed, 0, epoch)).permutation(len(self.samples))
             tile, counts = self._crop(self.samples[order[index]], rng)

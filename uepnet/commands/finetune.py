@@ -83,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
     from uepnet.training.data.dataset import load
     from uepnet.training.data.dataset_check import refuse_broken
     from uepnet.training.distributed import keep_memory
-    from uepnet.training.finetune import finetune, recipe
+    from uepnet.training.finetune import finetune
+    from uepnet.training.finetune_recipe import recipe
     from uepnet.training.finetune_run import new_run, start_from, write_run
     from uepnet.training.pace import Pace
     from uepnet.training.report_html import write_report
@@ -103,7 +104,9 @@ def run(args: argparse.Namespace) -> int:
         keep_memory()
         threads = args.threads or available_cores()
         torch.set_num_threads(threads)
-        config = recipe(start, data, device=args.device, threads=threads, seed=args.seed, init=str(args.init or ""))
+        config = recipe(
+            start.artifact, data, device=args.device, threads=threads, seed=args.seed, init=str(args.init or "")
+        )
         with _progress(args.quiet) as watch:
             pace = Pace(args.minutes, watch)
             verdict = finetune(start, samples, config, pace, args.steps)
