@@ -71,8 +71,11 @@ class DecoderPool:
         self._stopped = False
 
     def start(self) -> None:
-        """Start one process; others start when needed. It gets ready while the model is loaded, which takes longer."""
-        self._give_back(_DecoderProcess(self._limits))
+        """Start one process and wait until it is ready, so that the first image need not; others start when needed."""
+        process = _DecoderProcess(self._limits)
+        with suppress(ConnectionError):  # the first image will tell
+            process.wait_until_ready(lambda: None)
+        self._give_back(process)
 
     def decode(self, content: bytes | bytearray, check: Callable[[], None]) -> NDArray[np.uint8]:
         """The pixels [height, width, 3], read-only. `check` raises when nobody waits for them any more."""
@@ -93,8 +96,10 @@ class DecoderPool:
             self._give_back(process)
             raise
         except BaseException:
-            process.kill()
-            self._give_back(_DecoderProcess(self._limits))  # starts meanwhile
+            if process.has_image:
+                process.kill()
+                process = _DecoderProcess(self._limits)  # starts meanwhile
+            self._give_back(process)
             raise
         self._give_back(process)
 
@@ -137,6 +142,7 @@ class _DecoderProcess:
         self._readable = select.poll()  # unlike select.select it takes descriptors above 1023
         self._readable.register(self._socket, select.POLLIN)
         self.is_alive = True
+        self.has_image = False  # before it is ready it has none, and need not be killed where nobody waits any more
         self._ready = False
         self._places: list[int] = []  # descriptors of shared memory that is free
 
@@ -174,9 +180,11 @@ class _DecoderProcess:
     def _ask(self, what: bytes, content: bytes | bytearray, check: Callable[[], None], *places: int) -> dict[str, Any]:
         """What the process tells; `places` are the shared memory for what else it answers."""
         try:
-            self._wait_until_ready(check)
+            self.wait_until_ready(check)
+            self.has_image = True
             self._send(what, content, places)
             message = self._receive(check)
+            self.has_image = False
         except ConnectionError:
             message = b""
         if not message:
@@ -186,7 +194,7 @@ class _DecoderProcess:
             raise (ImageTooLarge if told["too_large"] else ImageError)(told["error"])
         return told
 
-    def _wait_until_ready(self, check: Callable[[], None]) -> None:
+    def wait_until_ready(self, check: Callable[[], None]) -> None:
         if not self._ready and self._receive(check) != READY:
             raise ConnectionError
         self._ready = True

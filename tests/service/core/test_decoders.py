@@ -137,6 +137,22 @@ def test_decoding_ends_when_nobody_waits_any_more(pool: DecoderPool) -> None:
     assert pool.decode(encoded(PHOTO), still_waiting).shape == PHOTO.shape
 
 
+def test_a_decoder_that_is_still_starting_is_kept_for_the_next_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or images with short deadlines would kill one after the other."""
+    others.clear()
+    others.update(children())
+    monkeypatch.setattr("uepnet.service.core.decoders.CHECK_SECONDS", 0.0)  # nobody waits from the very start
+    pool = DecoderPool(50_000_000, 32_768, cpu_seconds=5)
+    try:
+        with pytest.raises(Cancelled):
+            pool.decode(encoded(PHOTO), nobody_left)
+        (process,) = children()
+        assert pool.decode(encoded(PHOTO), still_waiting).shape == PHOTO.shape
+        assert children() == {process}
+    finally:
+        pool.stop()
+
+
 def test_a_decoder_that_dies_fails_its_own_image_alone(pool: DecoderPool) -> None:
     (process,) = children()
     for number, error in ((signal.SIGSEGV, ImageError), (signal.SIGKILL, InferenceError)):
