@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,12 @@ def camera_file(tmp_path: Path) -> Path:
 
 def at(folder: Path) -> str:
     return f"sqlite:///{folder / 'history.sqlite'}"
+
+
+def rows_in(folder: Path, table: str) -> int:
+    """How many a table of the database has: another process writes it soon, but not at once."""
+    with closing(sqlite3.connect(folder / "history.sqlite")) as database:
+        return int(database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
 def post(server: Running | Process, camera: str, content: bytes = WHITE, **params: str) -> dict[str, Any]:
@@ -178,7 +186,7 @@ def test_settings_are_changed_with_the_admin_key_and_survive_a_restart(
     answer = server.http.put("/v1/cameras/new one", json=changed, headers=ADMIN)
     assert answer.json()["settings"]["limits"][0]["people"] == 3
     assert server.http.put("/v1/cameras/quiet", json={"limits": [{"people": 9}]}, headers=ADMIN).is_success
-    time.sleep(1.0)  # what is acknowledged is written within a second
+    eventually(lambda: rows_in(tmp_path, "cameras") == 2)
     server.kill()
     again = process(**shared)
     eventually(lambda: again.http.get("/v1/cameras/new one").status_code == 200)
@@ -224,7 +232,7 @@ def test_the_history_comes_as_json_and_csv_and_survives_a_kill(
     for minutes in (50, 49.99, 20):  # a gap in between
         post(server, "Gleis 3 Süd", time=ago(60 * minutes))
     last = post(server, "Gleis 3 Süd")["count"]
-    time.sleep(1.0)
+    eventually(lambda: rows_in(tmp_path, "counts") == 8)  # of the frame and of one zone
     server.kill()
     again = process(cameras=camera_file, history=at(tmp_path))
     query = {"start": begin, "resolution": "raw"}
