@@ -26,6 +26,7 @@ WORDS = {
     "greater_than": "it must be greater than {gt}",
     "less_than_equal": "it must be at most {le}",
     "less_than": "it must be less than {lt}",
+    "multiple_of": "it must be a multiple of {multiple_of}",
     "too_short": "it must have at least {min_length} items",
     "too_long": "it must have at most {max_length} items",
     "tuple_type": "it must be a list",

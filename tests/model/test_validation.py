@@ -9,7 +9,7 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, fi
 from uepnet.model.validation import MAX_SHOWN, first_complaint, shown
 
 
-class Part(BaseModel):
+class Piece(BaseModel):
     size: int = 1
 
 
@@ -29,7 +29,7 @@ class Everything(BaseModel):
     pair: Annotated[tuple[int, ...], Field(min_length=2)] = (1, 2)
     names: list[str] = []
     table: dict[str, int] = {}
-    part: Part = Part()
+    part: Piece = Piece()
     path: Path = Path()
     size: ByteSize = ByteSize(1)
     own: int = 1

@@ -81,17 +81,18 @@ def test_pixels_are_those_of_decoding_in_this_process(pool: DecoderPool, kind: s
 
 def test_shared_memory_is_used_again_once_nobody_looks_at_its_image(pool: DecoderPool) -> None:
     (process,) = children()
+    before = shared_memories()  # of other tests' services, which are freed at some time
     images = [PHOTO[::-1], PHOTO[:, ::-1], PHOTO[:300]]
     first = pool.decode(encoded(PHOTO, "PNG"), still_waiting)[100:]  # a part of an image keeps all of it
     for image in images:
         assert np.array_equal(pool.decode(encoded(image, "PNG"), still_waiting), image)
         assert np.array_equal(first, PHOTO[100:])
     del first
-    kept = shared_memories()
+    kept = shared_memories() - before
     assert len(kept) == 2  # that of the first image, and that of all others
     for image in images:
         assert np.array_equal(pool.decode(encoded(image, "PNG"), still_waiting), image)
-    assert shared_memories() == kept
+    assert shared_memories() - before == kept
     assert children() == {process}
     pool.stop()
     assert not shared_memories() & kept
@@ -146,6 +147,7 @@ def test_a_decoder_that_is_still_starting_is_kept_for_the_next_image(monkeypatch
     try:
         with pytest.raises(Cancelled):
             pool.decode(encoded(PHOTO), nobody_left)
+        eventually(lambda: len(children()) == 1)  # a process gets its command line a moment after its start
         (process,) = children()
         assert pool.decode(encoded(PHOTO), still_waiting).shape == PHOTO.shape
         assert children() == {process}
