@@ -40,7 +40,7 @@ class Difference:
     cell_difference: float  # sum of the absolute differences of cells, divided by all people: errors cannot cancel out
     worst_tile: float
     worst: str  # where that is
-    familiarity_difference: float = 0.0  # largest over the tiles, of their means
+    familiarity_difference: float = 0.0  # of a tile's mean; mean over tiles, as an image's score is a mean, too
 
 
 def worse(one: Difference, other: Difference | None) -> Difference:
@@ -129,7 +129,7 @@ def _people(maps: Maps, artifact: Artifact) -> NDArray[np.float32]:
 def _familiarity_difference(truth: Sequence[Maps], maps: Sequence[Maps]) -> float:
     pairs = [(one.familiarity, other.familiarity) for one, other in zip(truth, maps, strict=True)]
     means = [(one.mean(), other.mean()) for one, other in pairs if one is not None and other is not None]
-    return max((abs(float(one - other)) for one, other in means), default=0.0)
+    return float(np.mean([abs(one - other) for one, other in means])) if means else 0.0
 
 
 def _agreement(truth: Sequence[Maps], maps: Sequence[Maps]) -> float:
