@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,17 +78,22 @@ def test_a_signal_to_the_whole_process_group_leaves_a_run_to_export_and_resume(
     settings = config(place, steps=100_000, workers=2, checkpoint_seconds=0.2)
     file.write_text(settings.model_dump_json())
     line = [sys.executable, "-m", "uepnet", "train", "--config", str(file), "--out", str(run), "--quiet"]
-    process = subprocess.Popen(line, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + 120
-        while not (run / CHECKPOINT).exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
-        os.killpg(process.pid, signal_)
-        output, errors = process.communicate(timeout=60)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    pipe = subprocess.PIPE
+    # Where the tests run under nohup, SIGHUP is ignored, and so it would be in the process that they start.
+    obey = partial(signal.signal, signal_, signal.SIG_DFL)
+    with subprocess.Popen(
+        line, start_new_session=True, stdout=pipe, stderr=pipe, text=True, preexec_fn=obey
+    ) as process:
+        try:
+            deadline = time.monotonic() + 120
+            while not (run / CHECKPOINT).exists():
+                assert process.poll() is None and time.monotonic() < deadline
+                time.sleep(0.05)
+            os.killpg(process.pid, signal_)
+            output, errors = process.communicate(timeout=60)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
     assert (process.returncode, errors) == (130, "")
     assert "Stopped and saved" in output
     with pytest.raises(ProcessLookupError):
